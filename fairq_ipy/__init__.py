@@ -1,0 +1,1 @@
+"""One fair queue for every model call made from a notebook."""

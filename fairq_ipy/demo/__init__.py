@@ -1,0 +1,1 @@
+"""PLAYS: the built-in endpoint and the experiments on it."""

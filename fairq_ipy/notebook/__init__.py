@@ -1,0 +1,1 @@
+"""SHOWS: the IPython extension, its magics, and what they display."""

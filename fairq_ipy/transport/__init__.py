@@ -1,0 +1,1 @@
+"""CARRIES: HTTP through the queue, and the metering of what passes."""
