@@ -281,6 +281,9 @@ class Snapshot:
     why_held: str = ""
 
 
+WaitsFor: TypeAlias = Literal["slot", "hold", "paused", "stalled", "budget", "rate", "headroom", "concurrency", "offer"]
+
+
 class Place(NamedTuple):
     """Where a waiting ticket stands, for its waiting line.
 
@@ -293,5 +296,5 @@ class Place(NamedTuple):
     """
 
     ahead: int
-    why: Literal["slot", "hold", "paused", "stalled", "budget", "rate", "headroom", "concurrency", "offer"]
+    why: WaitsFor
     until: float | None = None

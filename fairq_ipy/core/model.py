@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -76,6 +77,13 @@ class Receipt(NamedTuple):
     chars: int = 0
     acted: bool = False
     status: int | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the endpoint is there and does not refuse; a caller's own mistake (4xx) is an answer too."""
+        if self.status is None:
+            return self.outcome == "ok"
+        return self.status < HTTPStatus.INTERNAL_SERVER_ERROR and self.status != HTTPStatus.TOO_MANY_REQUESTS
 
 
 @dataclass(frozen=True, slots=True)

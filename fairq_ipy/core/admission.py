@@ -1,0 +1,148 @@
+"""The one loop that admits: while a slot is open and somebody is eligible, the fairest of them goes.
+
+What keeps a free slot from an eligible ticket, besides a pause and a hold, is exactly this: a *reserve* (later levels
+leave that many slots to a sooner one, but one slot is always left to them), *headroom* (no tenant takes every slot of
+more than one while another was active lately), and the *rates*. Each of them says until when.
+"""
+
+from __future__ import annotations
+
+from fairq_ipy.core import budgets
+from fairq_ipy.core.fairness import Lane, Level
+from fairq_ipy.core.lifecycle import Entry
+from fairq_ipy.core.messages import Admit, Effect
+from fairq_ipy.core.queue import NEVER, Queue
+from fairq_ipy.core.roster import Tenant
+
+
+def admit(queue: Queue, now: float, effects: list[Effect]) -> None:
+    """Admit whoever may go, until nobody may. Afterwards `blocked_until` says when time alone changes that."""
+    queue.blocked_until = NEVER
+    queue.blocked_by = ""
+    while queue.listed and queue.in_flight < queue.open and not queue.paused and not queue.closed:
+        if now < queue.pressure.held_until:
+            queue.blocked_until, queue.blocked_by = queue.pressure.held_until, "hold"
+            return
+        lane = _pick(queue, now)
+        if lane is None:
+            return
+        entry = lane.head()
+        ticket = entry.ticket
+        expected = queue.estimates.expect(ticket.tenant, ticket.model, ticket.max_tokens)
+        most = ticket.prompt_tokens + (int(expected) if ticket.max_tokens is None else ticket.max_tokens)
+        if lane.tenant.meters and not _affordable(queue, entry, most, now, effects):
+            continue
+        likely = ticket.prompt_tokens + expected
+        at = max(queue.requests.free_at(1, now), queue.tokens.free_at(likely, now))
+        if at > now:
+            queue.blocked_until, queue.blocked_by = at, "rate"
+            return
+        entry.sent = queue.requests.spend(1, now)
+        entry.spent = queue.tokens.spend(likely, now)
+        entry.held_tokens = most
+        _go(queue, entry, expected, now)
+        queue.blocked_until, queue.blocked_by = NEVER, ""
+        effects.append(Admit(ticket.id, entry.attempts, entry.waited))
+
+
+def _go(queue: Queue, entry: Entry, expected: float, now: float) -> None:
+    lane = entry.lane
+    level = lane.level
+    tenant = lane.tenant
+    policy = queue.policy
+    lane.queue.popleft()
+    lane.live -= 1
+    entry.move("admit")
+    entry.attempts += 1
+    entry.waited += now - entry.since
+    entry.since = now
+    level.v = max(level.v, lane.c)
+    entry.share = lane.weight
+    entry.charged = 0.0
+    entry.charged_output = expected
+    lane.charge(policy.prompt_weight * entry.ticket.prompt_tokens + policy.output_weight * expected, entry)
+    queue.turns += 1
+    lane.last = queue.turns
+    level.last_admitted = now
+    if policy.starve_after is not None:
+        level.guard_at = now + policy.starve_after
+    queue.queued -= 1
+    queue.in_flight += 1
+    level.in_flight += 1
+    tenant.queued -= 1
+    if not tenant.in_flight:
+        queue.busy[tenant] = None
+    tenant.in_flight += 1
+    tenant.last_wait = entry.waited
+    if tenant.meters:
+        budgets.reserve(tenant.meters, entry.ticket, entry.held_tokens)
+    queue.relist(lane)
+    if tenant.listed and tenant.blocked():
+        for other in tenant.lanes.values():
+            queue.unlist(other)
+
+
+def _pick(queue: Queue, now: float) -> Lane | None:
+    """Return the lane that is next: the starving level's first, else the soonest level that may take a slot."""
+    free = queue.open - queue.in_flight
+    crowd = _crowd(queue, now) if free == 1 and queue.open > 1 else None
+    late = _late_level(queue, now)
+    unmet = 0
+    found: Lane | None = None
+    for level in queue.levels:
+        if level.listed and free > unmet and (found is None or level is late):
+            lane = level.first(crowd)
+            if lane is not None:
+                found = lane
+                if late is None or level is late:
+                    break
+        if level.reserve > level.in_flight:
+            unmet = min(unmet + level.reserve - level.in_flight, queue.open - 1)
+    return found
+
+
+def _crowd(queue: Queue, now: float) -> Tenant | None:
+    """Return the tenant that holds every slot but the last, if headroom keeps that one from it."""
+    headroom_for = queue.policy.headroom_for
+    if headroom_for <= 0 or len(queue.busy) != 1:
+        return None
+    tenant = next(iter(queue.busy))
+    until = queue.presence.others_until(tenant, headroom_for, now)
+    if until <= now:
+        return None
+    queue.blocked_until, queue.blocked_by = until, "headroom"
+    return tenant
+
+
+def _late_level(queue: Queue, now: float) -> Level | None:
+    """Return the level that the starvation guard serves next: the one whose oldest ticket is overdue longest."""
+    starve_after = queue.policy.starve_after
+    if starve_after is None or len(queue.levels) == 1:
+        return None
+    late: Level | None = None
+    longest = 0.0
+    for level in queue.levels:
+        if not level.listed or now < level.guard_at:
+            continue
+        oldest = level.starving_since()
+        since = level.last_admitted if oldest is None else max(oldest, level.last_admitted)
+        if now < since + starve_after:
+            level.guard_at = since + starve_after
+        elif late is None or now - since > longest:
+            late, longest = level, now - since
+    return late
+
+
+def _affordable(queue: Queue, entry: Entry, most: int, now: float, effects: list[Effect]) -> bool:
+    """Return whether the head fits its tenant's budgets; if not, refuse it or park its lane."""
+    lane = entry.lane
+    verdict, meter = budgets.tightest(lane.tenant.meters, entry.ticket, most)
+    if meter is None:
+        return True
+    if verdict == "exhausted" and queue.hopeless(lane.tenant, meter, entry.ticket, most):
+        queue.refuse(entry, "budget", meter.facts(), now, effects)
+    else:
+        lane.parked = True
+        queue.unlist(lane)
+        queue.presence.update(lane.tenant, now)
+    return False

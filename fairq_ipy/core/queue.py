@@ -1,0 +1,285 @@
+"""The queue: every ticket that waits or runs, and who is eligible.
+
+A lane is *listed*, that is, in its level's heap, exactly when it has a waiting ticket, its tenant is not blocked and
+its head is not parked for a budget. What every tenant shares (slots, holds, rates, the pause of all) is asked once per
+admission instead, so that a change of it costs nothing per lane.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Literal
+
+from fairq_ipy.core import budgets
+from fairq_ipy.core.fairness import SMOOTHING, Estimates, Lane, Level
+from fairq_ipy.core.lifecycle import WAITING, Entry
+from fairq_ipy.core.limits import Pressure, RateWindow
+from fairq_ipy.core.messages import Effect, Refuse
+from fairq_ipy.core.model import Policy, Reason, Receipt, Ticket
+from fairq_ipy.core.roster import Presence, Tenant
+
+NEVER: Final = float("inf")
+_SLACK: Final = 64
+
+
+class Queue:
+    """The state of the core and its elementary moves. `Scheduler` says which event makes which move."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.tenants: dict[str, Tenant] = {}
+        self.levels: list[Level] = []
+        self.by_number: dict[int, Level] = {}
+        self.entries: dict[int, Entry] = {}
+        self.busy: dict[Tenant, None] = {}
+        self.presence = Presence()
+        self.pressure = Pressure()
+        self.estimates = Estimates()
+        self.requests = RateWindow(policy.limits.requests_per_minute)
+        self.tokens = RateWindow(policy.limits.tokens_per_minute)
+        self.window_ends: dict[str, float] = {}
+        self.granted: int | None = None
+        self.slots = 0
+        self.open = 0
+        self.paused = False
+        self.why_paused = ""
+        self.closed = False
+        self.queued = 0
+        self.in_flight = 0
+        self.listed = 0
+        self.arrivals = 0
+        self.lanes_made = 0
+        self.turns = 0
+        self.service = 0.0
+        self.blocked_until = NEVER
+        self.blocked_by: Literal["", "hold", "rate", "headroom"] = ""
+        self.deadlines: list[tuple[float, int, Entry]] = []
+        self.cooling: list[tuple[float, int, Tenant]] = []
+        self.recap()
+
+    # ---------------------------------------------------------------------------------------------- who is there
+
+    def tenant(self, name: str) -> Tenant:
+        """Return the tenant of that name, made on its first ticket."""
+        found = self.tenants.get(name)
+        if found is None:
+            rules = self.policy.tenant(name)
+            meters = budgets.meters(rules.budgets, (), self.window_ends)
+            found = Tenant(name, rules, meters, len(self.tenants))
+            self.tenants[name] = found
+        return found
+
+    def level(self, number: int) -> Level:
+        """Return the level of that number, made on its first ticket."""
+        found = self.by_number.get(number)
+        if found is None:
+            reserve = next((level.reserve for level in self.policy.levels if level.number == number), 0)
+            found = self.by_number[number] = Level(number, reserve)
+            insort(self.levels, found, key=lambda level: level.number)
+        return found
+
+    def lane(self, tenant: Tenant, number: int) -> Lane:
+        """Return the lane of a tenant at a level, made on its first ticket."""
+        found = tenant.lanes.get(number)
+        if found is None:
+            level = self.level(number)
+            self.lanes_made += 1
+            found = tenant.lanes[number] = Lane(tenant, level, tenant.rules.weight, self.lanes_made)
+            level.lanes.append(found)
+        return found
+
+    def recap(self) -> None:
+        """Work out anew how many slots there are, and how many are open while the endpoint is tried again."""
+        limit = self.policy.limits.concurrency
+        self.slots = limit if self.granted is None else min(limit, self.granted)
+        ramp = self.pressure.ramp
+        self.open = self.slots if ramp is None else min(self.slots, ramp)
+
+    # ----------------------------------------------------------------------------------------------- eligibility
+
+    def relist(self, lane: Lane, *, lift: bool = False) -> None:
+        """Bring a lane's listing and key in line with its state; `lift` when it has just become eligible."""
+        tenant = lane.tenant
+        if not lane.live or lane.parked or tenant.blocked():
+            self.unlist(lane)
+            return
+        level = lane.level
+        if lift:
+            lane.lift()
+        if not lane.listed:
+            self.listed += 1
+            tenant.listed += 1
+            starve_after = self.policy.starve_after
+            if starve_after is not None:
+                due = max(lane.head().arrived, level.last_admitted) + starve_after
+                level.guard_at = min(level.guard_at, due)
+        level.enter(lane)
+
+    def unlist(self, lane: Lane) -> None:
+        """Take a lane out of the heap of its level."""
+        if lane.listed:
+            lane.level.leave(lane)
+            self.listed -= 1
+            lane.tenant.listed -= 1
+
+    def refresh(self, tenant: Tenant, now: float) -> None:
+        """Look anew at the lanes of a tenant whose pause, budget, limit or load has changed."""
+        blocked = tenant.blocked()
+        for lane in tenant.lanes.values():
+            if blocked:
+                self.unlist(lane)
+            elif not lane.listed and lane.live:
+                lane.parked = False
+                self.relist(lane, lift=True)
+        self.presence.update(tenant, now)
+
+    # ------------------------------------------------------------------------------------------- in, out and back
+
+    def enqueue(self, ticket: Ticket, tenant: Tenant, now: float) -> Entry:
+        """Put a new ticket at the end of its lane."""
+        lane = self.lane(tenant, ticket.level)
+        self.arrivals += 1
+        entry = Entry(ticket, lane, self.arrivals, now, lane.level.v)
+        entry.move("enqueue")
+        self.entries[ticket.id] = entry
+        wait = self.policy.limits.max_wait if ticket.max_wait is None else ticket.max_wait
+        if wait is not None:
+            self.set_deadline(entry, now + wait)
+        lane.queue.append(entry)
+        lane.live += 1
+        self.queued += 1
+        tenant.queued += 1
+        if lane.live == 1:
+            self.relist(lane, lift=True)
+            self.presence.update(tenant, now)
+        return entry
+
+    def set_deadline(self, entry: Entry, deadline: float) -> None:
+        """Note when a ticket has waited too long; lines of tickets that are gone are swept now and then."""
+        entry.deadline = deadline
+        lines = self.deadlines
+        heappush(lines, (deadline, entry.seq, entry))
+        if len(lines) > _SLACK + 2 * self.queued:
+            lines[:] = [line for line in lines if line[2].deadline == line[0] and line[2].state in WAITING]
+            heapify(lines)
+
+    def put_back(self, entry: Entry, now: float) -> None:
+        """Let a ticket that had been admitted wait again, at its old place and with the rest of its patience."""
+        lane = entry.lane
+        if entry.deadline is not None:
+            self.set_deadline(entry, entry.deadline + now - entry.since)
+        entry.since = now
+        self.queued += 1
+        lane.tenant.queued += 1
+        if entry.state == "waiting":
+            # It was in line all along: no lift.
+            lane.put_back(entry)
+            lane.parked = False
+            if not lane.listed:
+                self.relist(lane)
+
+    def drop(self, entry: Entry, now: float) -> None:
+        """Take a waiting ticket, whose end was already noted in its state, out of the queue."""
+        lane = entry.lane
+        tenant = lane.tenant
+        del self.entries[entry.ticket.id]
+        self.queued -= 1
+        tenant.queued -= 1
+        if lane.listed and not lane.live:
+            self.unlist(lane)
+        elif lane.parked:
+            lane.parked = False
+            self.relist(lane, lift=True)
+        self.presence.update(tenant, now)
+
+    def refuse(self, entry: Entry, reason: Reason, facts: dict[str, Any], now: float, effects: list[Effect]) -> None:
+        """End a waiting ticket with a refusal."""
+        was_waiting = entry.state == "waiting"
+        entry.move("refuse")
+        if was_waiting:
+            entry.lane.take_out(entry)
+        self.drop(entry, now)
+        entry.lane.tenant.rejected += 1
+        effects.append(Refuse(entry.ticket.id, reason, facts))
+
+    def release(self, entry: Entry, receipt: Receipt | None, now: float) -> None:
+        """Take a running ticket's slot back, and correct what it was charged; ``None`` gives all of it back."""
+        lane = entry.lane
+        tenant = lane.tenant
+        ticket = entry.ticket
+        policy = self.policy
+        sent = receipt is not None and receipt.outcome != "unsent"
+        if receipt is not None and sent:
+            actual = policy.prompt_weight * receipt.prompt_tokens + policy.output_weight * receipt.output_tokens
+            used = receipt.prompt_tokens + receipt.output_tokens
+        else:
+            actual, used = 0.0, 0
+        self.correct(entry, actual)
+        if entry.spent is not None:
+            self.tokens.correct(entry.spent, used, now)
+        if entry.sent is not None and receipt is not None and not sent:
+            self.requests.correct(entry.sent, 0, now)
+        if tenant.meters:
+            budgets.settle(tenant.meters, ticket, entry.held_tokens, receipt)
+        self.in_flight -= 1
+        lane.level.in_flight -= 1
+        tenant.in_flight -= 1
+        tenant.tokens += used
+        if not tenant.in_flight:
+            del self.busy[tenant]
+
+    def correct(self, entry: Entry, actual: float) -> None:
+        """Bring the charge of a running ticket to `actual`, and its lane to its new place."""
+        lane = entry.lane
+        delta = actual - entry.charged
+        if delta > 0:
+            lane.charge(delta, entry)
+        elif delta < 0:
+            lane.refund(-delta, entry)
+        if lane.listed and delta:
+            lane.level.enter(lane)
+
+    # ---------------------------------------------------------------------------------------------- what a call may use
+
+    def hopeless(self, tenant: Tenant, meter: budgets.Meter, ticket: Ticket, most: int) -> bool:
+        """Return whether an exhausted budget means refusal now: the policy says so, or no window will help."""
+        if tenant.rules.on_exhausted == "refuse" or meter.budget.per == "session":
+            return True
+        return meter.need(ticket, most) > meter.budget.limit
+
+    def most(self, ticket: Ticket) -> int:
+        """Return the tokens that a call may use at the most, as far as that is known."""
+        if ticket.max_tokens is not None:
+            return ticket.prompt_tokens + ticket.max_tokens
+        return ticket.prompt_tokens + int(self.estimates.expect(ticket.tenant, ticket.model, None))
+
+    # ------------------------------------------------------------------------------------------------------ timers
+
+    def learn_service(self, seconds: float) -> None:
+        """Take in how long a call ran, for the hint when a full queue is worth another try."""
+        self.service = seconds if not self.service else self.service + SMOOTHING * (seconds - self.service)
+
+    def come_back_in(self) -> float | None:
+        """Return the seconds after which a full queue is likely to have room; ``None`` when nothing has run yet."""
+        if not self.service:
+            return None
+        return self.service * max(1, self.queued) / max(1, self.slots)
+
+    def next_expired(self, now: float) -> Entry | None:
+        """Take out and return a ticket that has waited too long by `now`."""
+        lines = self.deadlines
+        while lines and lines[0][0] <= now:
+            deadline, _, entry = heappop(lines)
+            if entry.deadline == deadline and entry.state in WAITING:
+                return entry
+        return None
+
+    def wake_at(self) -> float:
+        """Return when time alone changes something."""
+        at = self.blocked_until
+        if self.deadlines:
+            at = min(at, self.deadlines[0][0])
+        if self.cooling:
+            at = min(at, self.cooling[0][0])
+        return at
