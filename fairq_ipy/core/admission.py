@@ -32,17 +32,23 @@ def admit(queue: Queue, now: float, effects: list[Effect]) -> None:
         most = ticket.prompt_tokens + (int(expected) if ticket.max_tokens is None else ticket.max_tokens)
         if lane.tenant.meters and not _affordable(queue, entry, most, now, effects):
             continue
-        likely = ticket.prompt_tokens + expected
-        at = max(queue.requests.free_at(1, now), queue.tokens.free_at(likely, now))
-        if at > now:
-            queue.blocked_until, queue.blocked_by = at, "rate"
+        if queue.rated and not _in_time(queue, entry, ticket.prompt_tokens + expected, now):
             return
-        entry.sent = queue.requests.spend(1, now)
-        entry.spent = queue.tokens.spend(likely, now)
         entry.held_tokens = most
         _go(queue, entry, expected, now)
         queue.blocked_until, queue.blocked_by = NEVER, ""
         effects.append(Admit(ticket.id, entry.attempts, entry.waited))
+
+
+def _in_time(queue: Queue, entry: Entry, likely: float, now: float) -> bool:
+    """Return whether the rates let a ticket go now, and note in their windows that it goes."""
+    at = max(queue.requests.free_at(1, now), queue.tokens.free_at(likely, now))
+    if at > now:
+        queue.blocked_until, queue.blocked_by = at, "rate"
+        return False
+    entry.sent = queue.requests.spend(1, now)
+    entry.spent = queue.tokens.spend(likely, now)
+    return True
 
 
 def _go(queue: Queue, entry: Entry, expected: float, now: float) -> None:
@@ -76,17 +82,21 @@ def _go(queue: Queue, entry: Entry, expected: float, now: float) -> None:
     tenant.last_wait = entry.waited
     if tenant.meters:
         budgets.reserve(tenant.meters, entry.ticket, entry.held_tokens)
-    queue.relist(lane)
-    if tenant.listed and tenant.blocked():
-        for other in tenant.lanes.values():
-            queue.unlist(other)
+    if tenant.loose or not tenant.blocked():
+        if lane.live:
+            level.enter(lane)
+        else:
+            queue.unlist(lane)
+    else:
+        for each in tenant.lanes.values():
+            queue.unlist(each)
 
 
 def _pick(queue: Queue, now: float) -> Lane | None:
     """Return the lane that is next: the starving level's first, else the soonest level that may take a slot."""
     free = queue.open - queue.in_flight
     crowd = _crowd(queue, now) if free == 1 and queue.open > 1 else None
-    late = _late_level(queue, now)
+    late = None if queue.levels[0].listed == queue.listed else _late_level(queue, now)
     unmet = 0
     found: Lane | None = None
     for level in queue.levels:

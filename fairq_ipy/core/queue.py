@@ -90,8 +90,16 @@ class Queue:
         return found
 
     def recap(self) -> None:
-        """Work out anew how many slots there are, and how many are open while the endpoint is tried again."""
-        limit = self.policy.limits.concurrency
+        """Work out anew what the policy, the slot source and the ramp make of the limits.
+
+        `slots` is how many there are, `open` how many of them while the endpoint is tried again.
+        """
+        limits = self.policy.limits
+        limit = limits.concurrency
+        self.requests.limit = limits.requests_per_minute
+        self.tokens.limit = limits.tokens_per_minute
+        self.rated = self.requests.limit is not None or self.tokens.limit is not None
+        self.exclusive = self.policy.unknown_tenants == "refuse"
         self.slots = limit if self.granted is None else min(limit, self.granted)
         ramp = self.pressure.ramp
         self.open = self.slots if ramp is None else min(self.slots, ramp)

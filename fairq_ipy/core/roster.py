@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fairq_ipy.core.budgets import Meter
 from fairq_ipy.core.fairness import Lane
-from fairq_ipy.core.model import TenantPolicy
+from fairq_ipy.core.model import Context, TenantPolicy
 from fairq_ipy.core.stalls import StallWatch
 
 _NEVER = float("-inf")
@@ -26,9 +26,11 @@ class Tenant:
         "lanes",
         "last_wait",
         "listed",
+        "loose",
         "meters",
         "name",
         "paused",
+        "plain",
         "queued",
         "rejected",
         "rules",
@@ -42,8 +44,7 @@ class Tenant:
     def __init__(self, name: str, rules: TenantPolicy, meters: tuple[Meter, ...], uid: int) -> None:
         self.name = name
         self.uid = uid
-        self.rules = rules
-        self.meters = meters
+        self.obey(rules, meters)
         self.lanes: dict[int, Lane] = {}
         self.watch = StallWatch()
         self.paused = False
@@ -59,6 +60,16 @@ class Tenant:
         self.failed = 0
         self.tokens = 0
         self.last_wait: float | None = None
+
+    def obey(self, rules: TenantPolicy, meters: tuple[Meter, ...]) -> None:
+        """Take new rules; work out which questions need not be asked of every call.
+
+        `plain`: nothing about a single call can refuse it. `loose`: the number of its calls in flight never blocks it.
+        """
+        self.rules = rules
+        self.meters = meters
+        self.plain = not meters and rules.on_paused == "wait" and rules.context == Context()
+        self.loose = rules.concurrency is None and rules.stall is None
 
     def blocked(self) -> bool:
         """Return whether nothing of this tenant may go now, whatever slots are free."""

@@ -51,7 +51,7 @@ from fairq_ipy.core.messages import (
     Warned,
     WindowTurned,
 )
-from fairq_ipy.core.model import Policy, Receipt
+from fairq_ipy.core.model import Policy, Receipt, Stall
 from fairq_ipy.core.queue import NEVER, Queue
 from fairq_ipy.core.roster import Tenant
 
@@ -145,13 +145,13 @@ class Scheduler:
         if ticket.id in queue.entries:
             text = f"ticket {ticket.id} was submitted before"
             raise ValueError(text)
-        if not queue.policy.admits(ticket.tenant):
+        if queue.exclusive and not queue.policy.admits(ticket.tenant):
             self._strangers += 1
             effects.append(Refuse(ticket.id, "unknown_tenant", {}))
             return
-        tenant = queue.tenant(ticket.tenant)
+        tenant = queue.tenants.get(ticket.tenant) or queue.tenant(ticket.tenant)
         tenant.submitted += 1
-        refusal = door.unwelcome(queue, ticket, tenant)
+        refusal = None if tenant.plain and not queue.closed else door.unwelcome(queue, ticket, tenant)
         if refusal is not None:
             tenant.rejected += 1
             effects.append(Refuse(ticket.id, *refusal))
@@ -206,7 +206,8 @@ class Scheduler:
         if receipt.answered and (queue.pressure.ramp is not None or queue.pressure.streak):
             queue.pressure.succeeded(queue.slots)
             queue.recap()
-        self._judge(tenant, receipt, now, effects)
+        if tenant.rules.stall is not None:
+            self._judge(tenant, tenant.rules.stall, receipt, now, effects)
         self._freed(tenant, now, effects)
 
     def _backoff(self, event: Backoff, now: float, effects: list[Effect]) -> None:
@@ -265,6 +266,10 @@ class Scheduler:
     def _freed(self, tenant: Tenant, now: float, effects: list[Effect]) -> None:
         """Look again at a tenant that has one call less in flight and may have used up a budget."""
         queue = self._queue
+        if tenant.loose and not tenant.meters:
+            if not tenant.in_flight:
+                queue.presence.update(tenant, now)
+            return
         if tenant.meters and tenant.rules.on_exhausted == "refuse":
             self._sweep(tenant, now, effects)
         queue.refresh(tenant, now)
@@ -282,10 +287,7 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------------------- the tenants
 
-    def _judge(self, tenant: Tenant, receipt: Receipt, now: float, effects: list[Effect]) -> None:
-        rule = tenant.rules.stall
-        if rule is None:
-            return
+    def _judge(self, tenant: Tenant, rule: Stall, receipt: Receipt, now: float, effects: list[Effect]) -> None:
         verdict = tenant.watch.judge(receipt, rule, now)
         if verdict == "warn":
             effects.append(Warned(tenant.name, f"{rule.threshold} empty answers in a row"))
@@ -346,16 +348,14 @@ class Scheduler:
         del effects
         queue = self._queue
         policy = queue.policy = event.policy
-        queue.requests.limit = policy.limits.requests_per_minute
-        queue.tokens.limit = policy.limits.tokens_per_minute
         queue.recap()
         reserves = {level.number: level.reserve for level in policy.levels}
         for level in queue.levels:
             level.reserve = reserves.get(level.number, 0)
             level.guard_at = float("-inf")
         for tenant in queue.tenants.values():
-            rules = tenant.rules = policy.tenant(tenant.name)
-            tenant.meters = budgets.meters(rules.budgets, tenant.meters, queue.window_ends)
+            rules = policy.tenant(tenant.name)
+            tenant.obey(rules, budgets.meters(rules.budgets, tenant.meters, queue.window_ends))
             if rules.stall is None and tenant.watch.stalled:
                 tenant.watch.clear()
                 tenant.why = ""
