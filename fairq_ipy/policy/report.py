@@ -17,14 +17,15 @@ class Report:
 
     Args:
         file: its name, as the caller gave it.
+
+    Attributes:
+        untold: how many more there are that nobody took the time to explain.
     """
 
     def __init__(self, file: str) -> None:
         self.file = file
+        self.untold = 0
         self._findings: dict[Finding, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._findings)
 
     def add(self, mark: Mark, path: Path, message: str, hint: str = "") -> None:
         """Keep one finding; the same one a second time, as through two aliases, counts once."""
@@ -47,7 +48,8 @@ class Report:
         if not self._findings:
             return
         ordered = sorted(self._findings, key=lambda finding: (finding.line, finding.column))
-        if len(ordered) > MOST:
-            more = f"{len(ordered) - MOST} more problems are not shown"
-            ordered[MOST:] = [Finding(self.file, START.line, START.column, "", more, "mend these first")]
+        if (more := max(0, len(ordered) - MOST) + self.untold) > 0:
+            ordered[MOST:] = [
+                Finding(self.file, START.line, START.column, "", f"{more} more problems", "mend these first")
+            ]
         raise PolicyError(findings=tuple(ordered))

@@ -14,10 +14,9 @@ LONGEST = 60
 
 _PLAIN = re.compile(r"[\w-]+")
 _PREFIX = r"\b(?:sk|pk|rk|csk|gsk|xai|hf|ghp|gho|github_pat|glpat|nvapi|pplx|r8|tgp)[-_]"
-_CREDENTIALS = r"://[^/\s]*@"
 
 _MAYBE_SECRET = re.compile(
-    rf"{_PREFIX}\S{{4,}}|\bAIza\S{{8,}}|\bBearer\s+\S+|{_CREDENTIALS}"
+    rf"{_PREFIX}\S{{4,}}|\bAIza\S{{8,}}|\bBearer\s+\S+|@"
     # a long run that mixes letters and digits, as keys without a known beginning do
     r"|(?<![\w-])(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[A-Za-z0-9_-]{24,}"
 )

@@ -1,0 +1,46 @@
+"""What a policy file comes down to: the endpoint, the rules of the queue, and where they were read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairq_ipy.core.model import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The one shared server.
+
+    Attributes:
+        base_url: ``demo``, or a URL as ``http://host:port/v1``: host in small letters, no slash at its end.
+        api_key_env: name of the environment variable that holds the key; ``None`` sends none.
+        model: the model of a call that names none; ``None`` leaves it to the caller.
+        paths: further paths below `base_url` whose POSTs are governed, without a slash at either end.
+        stream_usage: whether the server accepts ``stream_options.include_usage``.
+    """
+
+    base_url: str
+    api_key_env: str | None = None
+    model: str | None = None
+    paths: tuple[str, ...] = ()
+    stream_usage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One policy, read.
+
+    Attributes:
+        endpoint: whom to ask.
+        rules: of the queue.
+        time_zone: IANA name; where days and months of budgets begin.
+        source: the file, as an absolute path; ``None`` when there is none.
+        digest: of the file's bytes, to tell a new content from an old one.
+    """
+
+    endpoint: Endpoint
+    rules: Policy
+    time_zone: str
+    source: Path | None
+    digest: str
