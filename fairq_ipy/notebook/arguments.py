@@ -150,7 +150,8 @@ class Command:
         rows += [(name, command.summary) for name, command in self.commands.items()]
         rows += [(f"{option.short}, " * bool(option.short) + option.usage, option.help) for option in self.options]
         rows += [(", ".join(reversed(_HELP)), "show this text")]
-        return "\n\n".join(filter(None, [self.usage(), self.summary, self.more, _columns(rows)]))
+        texts = [textwrap.fill(text, _WIDTH) for text in (self.summary, self.more) if text]
+        return "\n\n".join([self.usage(), *texts, _columns(rows)])
 
 
 def _columns(rows: Iterable[tuple[str, str]]) -> str:
@@ -188,7 +189,7 @@ class _Reading:
                 if self.command.text:
                     return self._finish(self.line[word.start :])
                 self.given.append(fill(self._take().text, self.names, self.command.name))
-            elif word.text in _HELP:
+            elif word.text.rstrip(";") in _HELP:
                 return Parsed(help=self.command.help())
             elif self._take().text == "--":
                 plain = True
@@ -232,7 +233,8 @@ class _Reading:
         command, given = self.command, self.given
         if len(given) > len(command.operands):
             extra = " ".join(given[len(command.operands) :])
-            raise UsageError(f"{command.name}: {extra!r} is too much here; {command.usage()}")
+            hint = f"a value with blanks needs quotes; {command.name} --help says more"
+            raise UsageError(f"{command.name}: {extra!r} is too much here; {hint}")
         if len(given) < sum(operand.required for operand in command.operands):
             raise UsageError(f"{command.name}: {command.operands[len(given)].metavar} is missing; {command.usage()}")
         values = {option.key: option.default if option.metavar else False for option in command.options} | self.values

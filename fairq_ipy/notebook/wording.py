@@ -34,8 +34,10 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 def seconds(value: float) -> str:
     """Return a span of time as people say it: ``0.42 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if value < 0.001:  # noqa: PLR2004 - less than people can tell from nothing
+        return "0 s"
     if value < 10:  # noqa: PLR2004 - below ten, a tenth is worth saying
-        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+        return f"{value:.2g} s" if value < 1 else f"{value:.1f} s"
     whole = round(value)
     if whole < _MINUTE:
         return f"{whole} s"
