@@ -25,6 +25,7 @@ def admit(queue: Queue, now: float, effects: list[Effect]) -> None:
             return
         lane = _pick(queue, now)
         if lane is None:
+            queue.blocked_until = min(queue.blocked_until, _next_guard(queue, now, None))
             return
         entry = lane.head()
         ticket = entry.ticket
@@ -44,7 +45,8 @@ def _in_time(queue: Queue, entry: Entry, likely: float, now: float) -> bool:
     """Return whether the rates let a ticket go now, and note in their windows that it goes."""
     at = max(queue.requests.free_at(1, now), queue.tokens.free_at(likely, now))
     if at > now:
-        queue.blocked_until, queue.blocked_by = at, "rate"
+        # The guard may prefer a smaller call before there is room for this one.
+        queue.blocked_until, queue.blocked_by = min(at, _next_guard(queue, now, entry.lane.level)), "rate"
         return False
     entry.sent = queue.requests.spend(1, now)
     entry.spent = queue.tokens.spend(likely, now)
@@ -93,21 +95,30 @@ def _go(queue: Queue, entry: Entry, expected: float, now: float) -> None:
 
 
 def _pick(queue: Queue, now: float) -> Lane | None:
-    """Return the lane that is next: the starving level's first, else the soonest level that may take a slot."""
+    """Return the lane that is next: the starving level's first, else the soonest level that may take a slot.
+
+    What a level has in flight counts against its reserve. For a starving level the calls of all sooner levels count:
+    a flood from above and an unused reserve in between would else keep it out for ever.
+    """
     free = queue.open - queue.in_flight
     crowd = _crowd(queue, now) if free == 1 and queue.open > 1 else None
-    late = None if queue.levels[0].listed == queue.listed else _late_level(queue, now)
-    unmet = 0
+    if queue.levels[0].listed == queue.listed:
+        return queue.levels[0].first(crowd)
     found: Lane | None = None
+    longest = -1.0
+    kept = sooner = unmet = 0
     for level in queue.levels:
-        if level.listed and free > unmet and (found is None or level is late):
-            lane = level.first(crowd)
+        if level.listed:
+            late = _late(queue, level, now)
+            may = found is None and free > unmet if late is None else late > longest and free > kept - sooner
+            lane = level.first(crowd) if may else None
             if lane is not None:
                 found = lane
-                if late is None or level is late:
-                    break
-        if level.reserve > level.in_flight:
-            unmet = min(unmet + level.reserve - level.in_flight, queue.open - 1)
+                longest = longest if late is None else late
+        share = min(level.reserve, queue.open - 1 - kept)
+        kept += share
+        sooner += level.in_flight
+        unmet += max(0, share - level.in_flight)
     return found
 
 
@@ -124,23 +135,20 @@ def _crowd(queue: Queue, now: float) -> Tenant | None:
     return tenant
 
 
-def _late_level(queue: Queue, now: float) -> Level | None:
-    """Return the level that the starvation guard serves next: the one whose oldest ticket is overdue longest."""
+def _late(queue: Queue, level: Level, now: float) -> float | None:
+    """Return how long a level waits for an admission that the starvation guard owes it; ``None`` when it owes none."""
     starve_after = queue.policy.starve_after
-    if starve_after is None or len(queue.levels) == 1:
+    if starve_after is None or now < level.guard_at:
         return None
-    late: Level | None = None
-    longest = 0.0
-    for level in queue.levels:
-        if not level.listed or now < level.guard_at:
-            continue
-        oldest = level.starving_since()
-        since = level.last_admitted if oldest is None else max(oldest, level.last_admitted)
-        if now < since + starve_after:
-            level.guard_at = since + starve_after
-        elif late is None or now - since > longest:
-            late, longest = level, now - since
-    return late
+    since = max(level.starving_since(), level.last_admitted)
+    level.guard_at = since + starve_after
+    return None if now < level.guard_at else now - since
+
+
+def _next_guard(queue: Queue, now: float, chosen: Level | None) -> float:
+    """Return when the guard may at the soonest prefer a level that is passed over now."""
+    passed = (level for level in queue.levels if level.listed and level is not chosen)
+    return min((level.guard_at for level in passed if level.guard_at > now), default=NEVER)
 
 
 def _affordable(queue: Queue, entry: Entry, most: int, now: float, effects: list[Effect]) -> bool:

@@ -77,12 +77,13 @@ def _nobody_forgotten(queue: Queue, now: float) -> None:
     free = queue.open - queue.in_flight
     if free <= 0 or queue.paused or queue.closed or now < queue.pressure.held_until or queue.blocked_by == "rate":
         return
-    unmet = 0
+    kept = unmet = 0
     for level in queue.levels:
         for lane in level.lanes:
             if lane.listed and free > unmet:
                 crowding = free == 1 and queue.open > 1 and set(queue.busy) == {lane.tenant}
                 assert crowding, f"{lane.tenant.name} waits at level {level.number} beside {free} free slots"
                 assert queue.policy.headroom_for > 0
-        if level.reserve > level.in_flight:
-            unmet = min(unmet + level.reserve - level.in_flight, queue.open - 1)
+        share = min(level.reserve, queue.open - 1 - kept)
+        kept += share
+        unmet += max(0, share - level.in_flight)

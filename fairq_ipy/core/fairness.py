@@ -99,6 +99,8 @@ class Lane:
         queue.appendleft(entry)
         queue.extendleft(reversed(earlier))
         self.live += 1
+        # It may be older than all that the starvation guard has looked at.
+        self.level.guard_at = float("-inf")
 
     def charge(self, cost: float, entry: Entry) -> None:
         """Charge `cost` for an admission or for what a stream produced beyond it."""
@@ -119,9 +121,9 @@ class Level:
 
     __slots__ = ("guard_at", "heap", "in_flight", "lanes", "last_admitted", "listed", "number", "reserve", "v")
 
-    def __init__(self, number: int, reserve: int = 0) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        self.reserve = reserve
+        self.reserve = 0
         self.v = 0.0
         self.heap: list[tuple[float, int, int, Lane]] = []
         self.lanes: list[Lane] = []
@@ -167,9 +169,9 @@ class Level:
             heappush(heap, aside)
         return found
 
-    def starving_since(self) -> float | None:
-        """Return when the oldest eligible ticket arrived; ``None`` when there is none. O(lanes), and rarely called."""
-        return min((lane.head().arrived for lane in self.lanes if lane.listed), default=None)
+    def starving_since(self) -> float:
+        """Return when the oldest eligible ticket arrived; there must be one. O(lanes), and rarely called."""
+        return min(lane.head().arrived for lane in self.lanes if lane.listed)
 
 
 class Estimates:

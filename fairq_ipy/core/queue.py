@@ -57,6 +57,7 @@ class Queue:
         self.deadlines: list[tuple[float, int, Entry]] = []
         self.cooling: list[tuple[float, int, Tenant]] = []
         self.recap()
+        self.reserve()
 
     # ---------------------------------------------------------------------------------------------- who is there
 
@@ -74,10 +75,19 @@ class Queue:
         """Return the level of that number, made on its first ticket."""
         found = self.by_number.get(number)
         if found is None:
-            reserve = next((level.reserve for level in self.policy.levels if level.number == number), 0)
-            found = self.by_number[number] = Level(number, reserve)
+            found = self.by_number[number] = Level(number)
             insort(self.levels, found, key=lambda level: level.number)
         return found
+
+    def reserve(self) -> None:
+        """Take the policy's reserves; one holds also before the first call of its level has come."""
+        reserves = {level.number: level.reserve for level in self.policy.levels}
+        for number, reserve in reserves.items():
+            if reserve:
+                self.level(number)
+        for level in self.levels:
+            level.reserve = reserves.get(level.number, 0)
+            level.guard_at = float("-inf")
 
     def lane(self, tenant: Tenant, number: int) -> Lane:
         """Return the lane of a tenant at a level, made on its first ticket."""

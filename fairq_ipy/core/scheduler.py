@@ -349,10 +349,7 @@ class Scheduler:
         queue = self._queue
         policy = queue.policy = event.policy
         queue.recap()
-        reserves = {level.number: level.reserve for level in policy.levels}
-        for level in queue.levels:
-            level.reserve = reserves.get(level.number, 0)
-            level.guard_at = float("-inf")
+        queue.reserve()
         for tenant in queue.tenants.values():
             rules = policy.tenant(tenant.name)
             tenant.obey(rules, budgets.meters(rules.budgets, tenant.meters, queue.window_ends))
