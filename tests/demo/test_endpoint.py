@@ -278,7 +278,7 @@ def test_a_forked_child_is_told_that_the_server_is_not_there_and_leaves_it_alone
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "server.close()"])
 def test_a_process_that_ends_under_way_ends_without_noise(ending: str) -> None:
     code = textwrap.dedent(f"""
-        import threading, httpx
+        import threading, time, httpx
         from fairq_ipy.demo import endpoint
         server = endpoint.start(speed=0.01)
         def call():
@@ -288,9 +288,9 @@ def test_a_process_that_ends_under_way_ends_without_noise(ending: str) -> None:
                 pass
         threading.Thread(target=call, daemon=True).start()
         while not server.stats().in_flight:
-            pass
+            time.sleep(0.001)
         {ending}
     """)
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
     assert [line for line in done.stderr.splitlines() if "unclosed" not in line or "asyncio" in line] == []
