@@ -1,0 +1,168 @@
+"""Functions in the queue: awaited (`submit`), blocking (`run`), or decorated (`governed`)."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from fairq_ipy.core.model import Outcome
+from fairq_ipy.errors import ConfigurationError
+from fairq_ipy.runtime.gate import ThreadGate
+from fairq_ipy.runtime.permits import PermitBlock
+
+__all__ = ["governed", "run", "submit"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calling `function` gives a coroutine."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its own coroutine-ness is asked, not whether it can be called
+
+
+async def submit(block: PermitBlock, function: Callable[[], Any], *, asynchronous: bool) -> Any:
+    """Run `function` under a permit and return its result.
+
+    A coroutine function runs on the running loop. A plain one runs in a thread of its own with the caller's context; when
+    its caller is cancelled it runs to its end, since a thread cannot be stopped, and keeps its slot until then.
+    """
+    if asynchronous:
+        async with block:
+            return await function()
+    await block.atake()
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
+    worker = threading.Thread(
+        target=_work, args=(block, context, function, future), name=f"fairq-call-{block.ticket}", daemon=True
+    )
+    try:
+        worker.start()
+    except BaseException:
+        if worker.ident is None:  # it never ran, so nobody else gives back
+            block.give_back("unsent")
+        raise
+    return await future
+
+
+def _work(block: PermitBlock, context: Context, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    outcome: Outcome = "failed"
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        context.run(block.enter)
+        result = context.run(function)
+        outcome = "ok"
+    except BaseException as caught:  # noqa: BLE001 - it is the caller's, on the other side
+        error = caught
+    finally:
+        block.give_back(outcome)
+    try:
+        future.get_loop().call_soon_threadsafe(_tell, future, result, error)
+    except RuntimeError:  # the caller's loop is closed: nobody waits
+        return
+
+
+def _tell(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):  # no future may carry one
+        told = RuntimeError("the function raised StopIteration")
+        told.__cause__ = error
+        future.set_exception(told)
+    elif error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def run(block: PermitBlock, gate: ThreadGate[Any], function: Callable[[], Any], *, asynchronous: bool) -> Any:
+    """Run `function` under a permit, blocking, and return its result.
+
+    A coroutine function gets a loop of its own; where a loop is running already (a notebook cell), in a thread of its own
+    with the caller's context. An interrupt cancels it.
+    """
+    if not asynchronous:
+        with block:
+            return function()
+    if asyncio._get_running_loop() is None:  # noqa: SLF001 - exported for exactly this question
+        return asyncio.run(_under(block, function))
+    helper = _Helper(gate)
+    worker = threading.Thread(
+        target=copy_context().run, args=(helper.main, _under(block, function)), name="fairq-run", daemon=True
+    )
+    worker.start()
+    try:
+        return gate.wait()
+    except BaseException:
+        helper.cancel()
+        raise
+
+
+async def _under(block: PermitBlock, function: Callable[[], Any]) -> Any:
+    async with block:
+        return await function()
+
+
+class _Helper:
+    """A loop in a thread, for a coroutine that a blocked caller waits for."""
+
+    def __init__(self, gate: ThreadGate[Any]) -> None:
+        self._gate = gate
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    def main(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self._gate.resolve(asyncio.run(self._watch(coroutine)))
+        except BaseException as error:  # noqa: BLE001 - it is the caller's, on the other side
+            self._gate.reject(error)
+
+    async def _watch(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(coroutine)
+        if self._cancelled:
+            self._task.cancel()
+        return await self._task
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._loop is not None and self._task is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._task.cancel)
+            except RuntimeError:  # it has ended meanwhile
+                return
+
+
+def governed(permit: Callable[[], PermitBlock], function: F) -> F:
+    """Return `function`, made to run under a permit of its own at every call.
+
+    Raises:
+        ConfigurationError: it is a generator, whose steps run when somebody else wants them to.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"{function.__qualname__} is a generator, which would keep its slot while its consumer thinks; "
+            "use `with fairq.permit():` around the calls inside it"
+        )
+    if is_async(function):
+
+        @functools.wraps(function)
+        async def inside(*args: Any, **kwargs: Any) -> Any:
+            async with permit():
+                return await function(*args, **kwargs)
+
+    else:
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with permit():
+                return function(*args, **kwargs)
+
+    return inside  # type: ignore[return-value]  # same signature, as wraps() says
