@@ -102,6 +102,7 @@ class Pressure:
         Calls that were sent together are refused together: only the first of them begins a new hold, the others may
         at most lengthen it by what they were told.
         """
+        self.ramp = 1
         asked = retry_after if retry_after is not None and retry_after > 0 else None
         if asked is None and now < self.held_until:
             return False
@@ -115,14 +116,19 @@ class Pressure:
 
     def hold(self, until: float) -> bool:
         """Leave the endpoint alone until then; return whether that is later than before."""
-        self.ramp = 1
         if until <= self.held_until:
             return False
+        self.ramp = 1
         self.held_until = until
         return True
 
-    def succeeded(self, cap: int) -> None:
-        """Take in an answer: the endpoint is back, or nearly."""
+    def succeeded(self, cap: int, now: float) -> None:
+        """Take in an answer: the endpoint is back, or nearly.
+
+        An answer that comes during a hold belongs to a call that was sent before the refusal: it proves nothing.
+        """
+        if now < self.held_until:
+            return
         self.streak = 0
         if self.ramp is not None:
             self.ramp *= 2

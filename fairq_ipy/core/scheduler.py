@@ -204,7 +204,7 @@ class Scheduler:
         if receipt.outcome == "ok":
             queue.estimates.learn(tenant.name, entry.ticket.model, receipt.output_tokens)
         if receipt.answered and (queue.pressure.ramp is not None or queue.pressure.streak):
-            queue.pressure.succeeded(queue.slots)
+            queue.pressure.succeeded(queue.slots, now)
             queue.recap()
         if tenant.rules.stall is not None:
             self._judge(tenant, tenant.rules.stall, receipt, now, effects)
@@ -333,11 +333,10 @@ class Scheduler:
     # -------------------------------------------------------------------------------------------- what all share
 
     def _hold(self, event: Hold, now: float, effects: list[Effect]) -> None:
-        del now
         queue = self._queue
-        if queue.pressure.hold(event.until):
+        if event.until > now and queue.pressure.hold(event.until):
             effects.append(Held(event.until))
-        queue.recap()
+            queue.recap()
 
     def _capacity(self, event: Capacity, now: float, effects: list[Effect]) -> None:
         del now, effects
