@@ -9,7 +9,7 @@ PY     := $(VENV)/bin/python
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-real coverage check format examples bench clean
+.PHONY: help demo lab test test-real coverage check format docs examples bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -43,10 +43,14 @@ check: $(VENV)/.test  ## lint, format, types, import contracts, policies
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) -m fairq_ipy.cli validate policies/*.yaml
+	@$(PY) docs/reference.py --check
 
 format: $(VENV)/.test  ## mend what the linter and the formatter can mend by themselves
 	@$(PY) -m ruff check --fix-only .
 	@$(PY) -m ruff format .
+
+docs: $(VENV)/.test  ## write docs/policy.md anew from the schema
+	@$(PY) docs/reference.py
 
 examples: $(VENV)/.demo  ## run the notebooks again and save them with their outputs
 	@$(PY) examples/play.py --save examples/*.ipynb

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -39,12 +40,13 @@ def test_every_extra_of_the_readme_exists(project, readme):
     assert named <= set(project["optional-dependencies"])
 
 
-@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", "docs/policy.md", "docs/how-it-decides.md"])
 def test_every_link_to_a_file_leads_to_one(root, document):
     text = (root / document).read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|(?:src|href)=\"([^\"#]+)", text)
     local = {link for pair in links for link in pair if link and "://" not in link}
-    assert not [link for link in local if not (root / link).exists()]
+    folder = (root / document).parent
+    assert not [link for link in local if not (folder / link).exists()]
 
 
 def test_every_link_within_the_readme_leads_to_a_heading(readme):
@@ -71,6 +73,12 @@ def test_the_license_is_the_one_that_is_named(root, project):
 def test_every_key_of_the_policy_is_described_in_the_schema(root):
     schema = json.loads((root / "fairq_ipy" / "policy" / "schema.json").read_text(encoding="utf-8"))
     assert not [path for path, part in properties(schema) if not described(part, schema)]
+
+
+def test_the_reference_of_the_policy_says_what_the_schema_says(root):
+    command = [sys.executable, "docs/reference.py", "--check"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
 
 
 def properties(schema: dict, path: str = "") -> list[tuple[str, dict]]:
