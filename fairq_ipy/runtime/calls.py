@@ -1,4 +1,5 @@
 """Functions in the queue: awaited (`submit`), blocking (`run`), or decorated (`governed`)."""
+# ruff: noqa: ANN401 - whatever the user's function returns passes through here
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def is_async(function: Callable[..., Any]) -> bool:
 async def submit(block: PermitBlock, function: Callable[[], Any], *, asynchronous: bool) -> Any:
     """Run `function` under a permit and return its result.
 
-    A coroutine function runs on the running loop. A plain one runs in a thread of its own with the caller's context; when
-    its caller is cancelled it runs to its end, since a thread cannot be stopped, and keeps its slot until then.
+    A coroutine function runs on the running loop. A plain one runs in a thread of its own with the caller's context;
+    when its caller is cancelled it runs to its end, since a thread cannot be stopped, and keeps its slot until then.
     """
     if asynchronous:
         async with block:
@@ -84,8 +85,8 @@ def _tell(future: asyncio.Future[Any], result: Any, error: BaseException | None)
 def run(block: PermitBlock, gate: ThreadGate[Any], function: Callable[[], Any], *, asynchronous: bool) -> Any:
     """Run `function` under a permit, blocking, and return its result.
 
-    A coroutine function gets a loop of its own; where a loop is running already (a notebook cell), in a thread of its own
-    with the caller's context. An interrupt cancels it.
+    A coroutine function gets a loop of its own; where a loop is running already (a notebook cell), in a thread of its
+    own with the caller's context. An interrupt cancels it.
     """
     if not asynchronous:
         with block:

@@ -29,13 +29,13 @@ __all__ = ["Gate", "LoopGate", "Outbox", "ThreadGate"]
 T = TypeVar("T")
 
 POLL: Final = 0.05
-"""Seconds between two looks of a waiting main thread: an interrupt is prompt even where a lock cannot be interrupted."""
+"""Seconds between two looks of a waiting main thread: an interrupt is prompt also where a lock cannot be left."""
 
 PATIENCE: Final = 1.0
 """Seconds until the keeper rings a loop again that has not taken what it was given; doubled with every ring."""
 
 LAST_RING: Final = 64.0
-"""Patience at which the keeper stops ringing: the loop still has every earlier ring, and takes its gates when it runs."""
+"""Patience at which the keeper stops ringing: the loop has every earlier ring, and takes its gates when it runs."""
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class ThreadGate(Gate[T]):
             RuntimeError: called on the keeper's own thread, which would wait for itself.
         """
         if not self.done:
-            loop = asyncio._get_running_loop()
+            loop = asyncio._get_running_loop()  # noqa: SLF001 - exported for exactly this question
             if loop is None:
                 self._block(timeout)
             else:
@@ -172,12 +172,17 @@ class LoopGate(Gate[T]):
     def __init__(self, owner: Owner, on_dead: Callable[[], None] | None = None) -> None:
         super().__init__(owner)
         self.loop = asyncio.get_running_loop()
-        # The future only wakes. The result stays in the gate: an error nobody is left to read is then no unretrieved one.
+        # The future only wakes. The result stays in the gate, so that an error nobody is left to read makes no noise.
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.on_dead = on_dead
 
     def _open(self) -> None:
         self._owner.hand_over(self)
+
+    def wake(self) -> None:
+        """Wake the task, unless it was cancelled; on its own loop."""
+        if not self.future.done():
+            self.future.set_result(None)
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the result and return it, or raise the error."""
@@ -228,8 +233,6 @@ class Outbox:
     def _take(self) -> None:
         gates = self.gates
         while gates:
-            future = gates[0].future
-            if not future.done():
-                future.set_result(None)
-            gates.popleft()
+            gates[0].wake()
+            del gates[0]  # only now: see the interrupts above
         self._patience = PATIENCE

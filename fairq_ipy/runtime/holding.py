@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from fairq_ipy.core.budgets import too_large
 from fairq_ipy.core.messages import Place
-from fairq_ipy.core.model import Outcome, Receipt, Ticket
+from fairq_ipy.core.model import Receipt, Ticket
 from fairq_ipy.errors import FairqError
 from fairq_ipy.runtime.gate import Gate, LoopGate
 from fairq_ipy.runtime.work import Lender, Permit, Work

@@ -4,9 +4,9 @@ Callers on any thread or loop post letters to its mailbox and wait at a gate. Th
 what the core's effects say, and sleeps until the next letter or the core's next wake-up. It never runs user code: what
 is admitted is told so (`Work`), and does its own part.
 
-Two nets under everything: while anything is outstanding it looks up every quarter of a second, so that a wake-up lost to
-an interrupt costs that long and no more; and whatever a `Work` raises ends that call, with the error told to its caller,
-and gives its slot back (`Desk`).
+Two nets under everything: while anything is outstanding it looks up every quarter of a second, so that a wake-up lost
+to an interrupt costs that long and no more; and whatever a `Work` raises ends that call, with the error told to its
+caller, and gives its slot back (`Desk`).
 
 A process that was forked has a copy of this object, and no thread behind it. Calls made there raise
 `ConfigurationError` at once; giving back there does nothing, since the slots are the parent's.
@@ -77,7 +77,7 @@ class Keeper(Desk):
         self.idle_hook: Callable[[], None] | None = None
         self.blocked_loops: dict[ThreadGate[Any], asyncio.AbstractEventLoop] = {}
         self.next_id: Callable[[], int] = itertools.count(1).__next__
-        # Not the policy's loop: a user's uvloop or Windows' proactor is theirs, and this one only reads and writes sockets.
+        # Whatever loops the process prefers (uvloop, Windows' proactor): this one only reads and writes sockets.
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
         self._mailbox = Mailbox(self.loop, self._turn_over, self._bury)
         self.post: Callable[..., None] = self._mailbox.post
@@ -87,6 +87,7 @@ class Keeper(Desk):
         self._timer_due = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._gone: Callable[[], FairqError] | None = None
+        self._last: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name="fairq-keeper", daemon=True)
         self._thread.start()
         self.thread_id: int = self._thread.ident or 0
@@ -145,7 +146,7 @@ class Keeper(Desk):
         return self.wall.place(self.call(lambda _core, _now: self.where(id)))
 
     def story(self, ticket: int) -> list[str]:
-        """Return what happened to one call, a sentence a line; empty when the journal knows nothing of it (any more)."""
+        """Return what happened to one call, a sentence a line; empty when the journal does not know it (any more)."""
         return self.call(lambda _core, _now: self.journal.story(ticket))
 
     def thread_gate(self) -> ThreadGate[Any]:
@@ -233,7 +234,7 @@ class Keeper(Desk):
             delay = NET
         if delay is None:
             return
-        # An armed timer that is not too late is kept: it looks, and arms the next one. Most turns touch no timer at all.
+        # An armed timer that is not too late is kept: it looks, and arms the next one. Most turns touch no timer.
         at = self.loop.time() + max(delay, 0.0)
         if self._timer is not None:
             if self._timer_due <= at:
@@ -279,7 +280,7 @@ class Keeper(Desk):
         self.feed(Close())
         for task in list(self._tasks):
             task.cancel()
-        self.loop.create_task(self._end())  # noqa: RUF006 - it ends the loop that holds it
+        self._last = self.loop.create_task(self._end())
 
     async def _end(self) -> None:
         if self._tasks:
@@ -309,14 +310,14 @@ def _shut_down() -> FairqError:
 
 def _would_deadlock(outer: int) -> FairqError:
     text = (
-        f"every slot is held by a task of the loop that this call blocks (call {outer}), so none can become free: await it "
-        "(`await fairq.aask(...)`, `await fairq.submit(...)`), or make it on another thread"
+        f"every slot is held by a task of the loop that this call blocks (call {outer}), so none can become free: "
+        "await it (`await fairq.aask(...)`, `await fairq.submit(...)`), or make it on another thread"
     )
     return WouldDeadlockError(text, outer=outer)
 
 
 def _forked() -> FairqError:
     return ConfigurationError(
-        "this process was forked from one with a queue, and has no queue of its own: make the call in the parent, or call "
+        "this process was forked from one with a queue, and has none of its own: make the call in the parent, or call "
         "fairq.load() here for a queue that does not share the parent's slots"
     )

@@ -3,13 +3,13 @@
 A deque, and a loop that is woken only when it is not looking. `_attentive` says whether the owner is bound to look into
 the deque again; only the owner's thread writes it:
 
-- a poster appends first and reads `_attentive` after; the owner clears `_attentive` first and reads the deque after. One
-  of the two sees the other, so no letter is left lying;
+- a poster appends first and reads `_attentive` after; the owner clears `_attentive` first and reads the deque after.
+  One of the two sees the other, so no letter is left lying;
 - an interrupt may strike a poster between its two steps. Nothing is lost then: the letter is in the deque, and is read
   with the next one. The next one comes at once where it matters, since an interrupted caller posts that it left; and
   while anything is outstanding the owner looks by itself (`Keeper.NET`);
-- several posters may ring for the same turn. A superfluous ring costs some microseconds, a flag that posters share could
-  be left standing by an interrupt.
+- several posters may ring for the same turn. A superfluous ring costs some microseconds; a flag that posters share
+  could be left standing by an interrupt.
 
 After `close`, letters are not run but returned to whoever can still answer for them: the `bury` function.
 """

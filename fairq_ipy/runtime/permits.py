@@ -6,8 +6,8 @@
         answer = my_client.post(...)
         permit.spent(prompt_tokens=1750, output_tokens=420)
 
-A permit is given back on every way out of its block, cancellation and interrupts included, and by garbage collection when
-somebody drops it without leaving.
+A permit is given back on every way out of its block, cancellation and interrupts included, and by garbage collection
+when somebody drops it without leaving.
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ class PermitBlock:
 
     def _check_free(self) -> None:
         if self._holding is not None:
-            raise ConfigurationError("this permit is in use; make one of its own for every block: `with fairq.permit():`")
+            raise ConfigurationError(
+                "this permit is in use; make one of its own for every block: `with fairq.permit():`"
+            )
 
     def _ask(self, gate: Gate[Offer], loop: asyncio.AbstractEventLoop | None) -> Holding:
         keeper = self._keeper
@@ -207,6 +209,6 @@ def _outcome(error: BaseException | None) -> Outcome:
 
 
 def _count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if type(value) is not int or value < 0:
         raise ConfigurationError(f"{name} is a whole number of 0 or more, not {value!r}")
     return value

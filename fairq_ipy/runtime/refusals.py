@@ -16,6 +16,9 @@ Sentence = Callable[[Ticket, Mapping[str, Any], Policy, str], str]
 
 TYPES: Final = refusal_types()
 
+MINUTE: Final = 60.0
+HOUR: Final = 3600.0
+
 
 def refusal(reason: Reason, ticket: Ticket, facts: Mapping[str, Any], policy: Policy, source: str) -> FairqError:
     """Return the error for a refused ticket.
@@ -74,7 +77,7 @@ def _budget(ticket: Ticket, facts: Mapping[str, Any], policy: Policy, source: st
     used, limit, budget = facts["used"], facts["limit"], facts["budget"]
     at = facts.get("resets_at")
     when = "it lasts for the session" if at is None else f"it resets at {_clock(at)}"
-    return f"{ticket.tenant} has used {used} of {limit} {budget}, which leaves no room; {when}; its size stands in {source}"
+    return f"{ticket.tenant} has used {used} of {limit} {budget}, which leaves no room; {when}; {source} sets its size"
 
 
 def _context(ticket: Ticket, facts: Mapping[str, Any], policy: Policy, source: str) -> str:
@@ -144,9 +147,10 @@ _SENTENCES: Final[Mapping[Reason, Sentence]] = {
 
 
 def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    for size, unit in ((HOUR, "h"), (MINUTE, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def _clock(at: float) -> str:

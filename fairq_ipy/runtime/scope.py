@@ -132,14 +132,14 @@ class tenant:  # noqa: N801 - reads as a word: `with fairq.tenant("logs"):`
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def inside(*args: Any, **kwargs: Any) -> Any:
+            async def inside(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - what the function returns
                 with self:
                     return await function(*args, **kwargs)
 
         else:
 
             @functools.wraps(function)
-            def inside(*args: Any, **kwargs: Any) -> Any:
+            def inside(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - what the function returns
                 with self:
                     return function(*args, **kwargs)
 

@@ -10,13 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from fairq_ipy.core.messages import BudgetState, Held, Paused, Place, Snapshot, TenantSnapshot
+from fairq_ipy.core.messages import BudgetState, Effect, Held, Paused, Place, Snapshot, TenantSnapshot
 
 __all__ = ["Wall"]
-
-E = TypeVar("E")
 
 TIMES: Final = frozenset({"resets_at", "resumes_at", "until", "held_until"})
 
@@ -44,9 +42,11 @@ class Wall:
         shift = self.shift()
         return {key: value + shift if key in TIMES and value is not None else value for key, value in facts.items()}
 
-    def effect(self, effect: E) -> E:
+    def effect(self, effect: Effect) -> Effect:
         """Return an effect as listeners see it."""
-        if isinstance(effect, Held | Paused):
+        if isinstance(effect, Held):
+            return Held(effect.until + self.shift())
+        if isinstance(effect, Paused):
             return effect._replace(until=_moved(effect.until, self.shift()))
         return effect
 

@@ -1,7 +1,7 @@
 """The composition root of one kernel: `Session`, the functions of the package root, and the only global there is.
 
-The package's root has a *function* ``session``, and this package has the same name. Python sets a package as an attribute
-of its parent when it is first imported, over whatever stood there; so this one can be called, too, and
+The package's root has a *function* ``session``, and this package has the same name. Python sets a package as an
+attribute of its parent when it is first imported, over whatever stood there; so this one can be called, too, and
 ``fairq_ipy.session()`` is right whether or not somebody imported ``fairq_ipy.session`` before.
 """
 

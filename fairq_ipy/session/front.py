@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from fairq_ipy.core.messages import Snapshot
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class _Present:
@@ -59,7 +60,7 @@ _present = _Present()
 def session() -> Session:
     """Return the session of this kernel; the first call makes it, with the policy that is found, or the built-in one.
 
-    In a forked child this is the parent's session, whose calls raise `ConfigurationError`; `load` makes a new one there.
+    In a forked child this is the parent's, whose calls raise `ConfigurationError`; `load` makes a new one there.
 
     Raises:
         PolicyError: the policy that is found cannot be used.
@@ -151,19 +152,37 @@ def permit(
     return session().permit(cost, messages, tenant, priority)
 
 
+@overload
+async def submit(
+    function: Callable[..., Coroutine[Any, Any, T]],
+    *args: Any,
+    tenant: str | None = ...,
+    priority: int | str | None = ...,
+    **kwargs: Any,
+) -> T: ...
+@overload
+async def submit(
+    function: Callable[..., T],
+    *args: Any,
+    tenant: str | None = ...,
+    priority: int | str | None = ...,
+    **kwargs: Any,
+) -> T: ...
 async def submit(
     function: Callable[..., Any],
     *args: Any,
     tenant: str | None = None,
     priority: int | str | None = None,
     **kwargs: Any,
-) -> Any:  # noqa: ANN401 - whatever the function returns
+) -> Any:
     """Run ``function(*args, **kwargs)`` when its turn has come, and return its result.
 
     A coroutine function runs on the running loop, a plain one in a thread of its own with the caller's context.
 
     Args:
-        function: what to run; its own arguments follow.
+        function: what to run.
+        *args: its own arguments.
+        **kwargs: its own keyword arguments, as far as they are called neither ``tenant`` nor ``priority``.
         tenant: who asks.
         priority: level, 0 to 9 or a level's name.
 
@@ -173,13 +192,29 @@ async def submit(
     return await session().submit(function, *args, tenant=tenant, priority=priority, **kwargs)
 
 
+@overload
+def run(
+    function: Callable[..., Coroutine[Any, Any, T]],
+    *args: Any,
+    tenant: str | None = ...,
+    priority: int | str | None = ...,
+    **kwargs: Any,
+) -> T: ...
+@overload
+def run(
+    function: Callable[..., T],
+    *args: Any,
+    tenant: str | None = ...,
+    priority: int | str | None = ...,
+    **kwargs: Any,
+) -> T: ...
 def run(
     function: Callable[..., Any],
     *args: Any,
     tenant: str | None = None,
     priority: int | str | None = None,
     **kwargs: Any,
-) -> Any:  # noqa: ANN401 - whatever the function returns
+) -> Any:
     """Do as `submit`, blocking; also where a loop is running, as in a notebook's cell, and for coroutine functions."""
     return session().run(function, *args, tenant=tenant, priority=priority, **kwargs)
 
@@ -188,9 +223,7 @@ def run(
 def governed(tenant: F) -> F: ...
 @overload
 def governed(tenant: str | None = None, priority: int | str | None = None) -> Callable[[F], F]: ...
-def governed(
-    tenant: str | Callable[..., Any] | None = None, priority: int | str | None = None
-) -> Callable[..., Any]:
+def governed(tenant: str | Callable[..., Any] | None = None, priority: int | str | None = None) -> Callable[..., Any]:
     """Have every call of a function wait for its turn: ``@fairq.governed(tenant="logs")``, or bare ``@fairq.governed``.
 
     Args:

@@ -82,12 +82,16 @@ class Session:
         self.keeper.on_effect = self._told
         self._calendar = calendar.Calendar(self.keeper)
         self.keeper.post(self._calendar.follow, zone, calendar.used(settings.rules))
-        self._look_after(settings)
+        with self._lock:
+            self._look_after(settings)
 
     @classmethod
     def find(cls, path: str | os.PathLike[str] | None = None, *, watch: float | None = 1.0) -> Session:
-        """Return a session with the policy at `path`, or else with the one that is found from the working directory
-        upward, or else with the built-in one.
+        """Return a session with the policy at `path`, or with the one that is found, or with the built-in one.
+
+        Args:
+            path: the file; ``None`` looks for one from the working directory upward.
+            watch: seconds between two looks at it later; ``None`` does not look.
 
         Raises:
             PolicyError: that policy cannot be used.
@@ -238,7 +242,9 @@ class Session:
         priority: int | str | None = None,
     ) -> PermitBlock:
         """Return a block that holds one slot: ``with session.permit():`` or ``async with``; see `PermitBlock`."""
-        return PermitBlock(self.keeper, functools.partial(self.identify, tenant, priority), cost=cost, messages=messages)
+        return PermitBlock(
+            self.keeper, functools.partial(self.identify, tenant, priority), cost=cost, messages=messages
+        )
 
     async def submit(
         self,
@@ -359,10 +365,10 @@ def _level(priority: int | str, rules: Policy) -> int:
             return names[priority]
         if len(priority) == 1 and priority.isascii() and priority.isdigit():
             return int(priority)
-    elif isinstance(priority, int) and not isinstance(priority, bool) and priority in LEVELS:
+    elif type(priority) is int and priority in LEVELS:
         return priority
     raise ConfigurationError(
-        f"priority is a level from 0 to 9 or one of {', '.join(names) or 'none that the policy names'}, not {priority!r}"
+        f"priority is a level from 0 to 9{''.join(f', {name}' for name in names)}, not {priority!r}"
     )
 
 
