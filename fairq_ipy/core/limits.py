@@ -2,7 +2,8 @@
 
 **Rates** are kept over a sliding minute, exactly: what was sent in *any* 60 s never exceeds the limit. A token bucket
 of the same rate lets twice the limit pass within one minute (a full bucket, then its refill), which a server that
-counts fixed or sliding minutes answers with 429. A request larger than the whole limit goes when the window is empty.
+counts fixed or sliding minutes answers with 429. A request larger than the whole limit goes when the window is empty;
+a limit of 0 lets nothing go.
 
 **Holds** follow a refusal by the endpoint: as long as it asked for, or exponential, with jitter upward only, so that
 nothing is sent too early and not all kernels come back at once. After a hold one probe goes; each success doubles how
@@ -43,9 +44,11 @@ class RateWindow:
         self._total = 0.0
 
     def free_at(self, amount: float, now: float) -> float:
-        """Return the earliest time at which `amount` fits; `now` or before means at once."""
+        """Return the earliest time at which `amount` fits: `now` for at once, infinity for never."""
         if self.limit is None:
             return now
+        if self.limit == 0:
+            return float("inf")
         self._forget(now)
         excess = self._total + amount - self.limit
         at = now
