@@ -20,7 +20,13 @@ from fairq_ipy.policy.yaml12 import resolved
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]{0,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][-+]?[0-9]{1,2})?")
 _TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)")
-_UNITS = (("ms", "ms|millis.*"), ("s", "s|secs?|seconds?"), ("m", "m|mins?|minutes?"), ("h", "h|hrs?|hours?"))
+_UNITS = (
+    ("ms", "ms|millis.*"),
+    ("s", "s|secs?|seconds?"),
+    ("m", "m|mins?|minutes?"),
+    ("h", "h|hrs?|hours?"),
+    ("d", "d|days?"),
+)
 _NO_LIMIT = frozenset({"none", "null", "no", "never", "false", "off", "inf", ".inf", "infinite", "infinity", "-1"})
 _SWITCH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -121,7 +127,10 @@ def _candidates(node: Scalar, schema: Schema) -> Iterator[_Candidate]:
     if lowered in _SWITCH:
         yield _Candidate(_SWITCH[lowered])
     if lowered in _NO_LIMIT:
-        yield from (_Candidate("unlimited"), _Candidate("off"))
-    words = [word for word in schema.get("enum", schema.get("examples", ())) if isinstance(word, str)]
+        # a name fits as well where a name is wanted, but nobody means it
+        yield from (_Candidate(word) for word in ("unlimited", "off") if word in schema.get("pattern", ""))
+    words = [
+        word for word in schema.get("enum", schema.get("examples", ())) if isinstance(word, str) and word.isalpha()
+    ]
     if near := nearest(text, words):
         yield _Candidate(near)

@@ -125,8 +125,4 @@ def _held_against(checker: Checker, root: Node, text: str, report: Report) -> fr
         if mark.line not in told:
             message = "this looks like a key, which must not stand in a policy; it is not repeated here"
             report.add(mark, (), message, explain.MOVE_THE_KEY)
-    return frozenset(
-        # what lacks a key, or has too many, is refused as a whole; what lacks it at the top is the file
-        problem.path[:-1] if problem.keyword == "required" and len(problem.path) > 1 else problem.path
-        for problem in problems
-    )
+    return frozenset(problem.path for problem in problems)

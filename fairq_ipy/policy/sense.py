@@ -116,13 +116,14 @@ def _levels(document: Document) -> Iterator[Remark]:
     """Find two levels with one number."""
     seen: dict[int, str] = {}
     for name, level in document.section("levels").items():
-        number = level["level"]
+        number = level.get("level")
         if number in seen:
             message = (
                 f"the number {number} is taken by `{seen[number]}` in line {document.line('levels', seen[number])}"
             )
             yield Remark(("levels", name, "level"), message, "give each level a number of its own")
-        seen.setdefault(number, name)
+        elif number is not None:
+            seen[number] = name
 
 
 def _reserves(document: Document) -> Iterator[Remark]:
@@ -158,7 +159,8 @@ def _budgets(document: Document) -> Iterator[Remark]:
     """Find two budgets that count the same."""
     for path, tenant in _tenants(document):
         seen: dict[tuple[str, str], int] = {}
-        for number, budget in enumerate(tenant.get("budgets", ())):
+        budgets = tenant.get("budgets", ()) if document.sound(*path, "budgets") else ()
+        for number, budget in enumerate(budgets):
             what = (next(unit for unit in UNITS if unit in budget), budget["per"])
             if what in seen:
                 line = document.line(*path, "budgets", seen[what])
