@@ -254,7 +254,7 @@ def http_client(
     """
     from fairq_ipy.transport import clients
 
-    return clients.http_client(session(), tenant, priority, library, **client_kwargs)
+    return clients.http_client(session, tenant, priority, library, **client_kwargs)
 
 
 def async_http_client(
@@ -263,7 +263,7 @@ def async_http_client(
     """Do as `http_client`, for an SDK's asynchronous side."""
     from fairq_ipy.transport import clients
 
-    return clients.async_http_client(session(), tenant, priority, library, **client_kwargs)
+    return clients.async_http_client(session, tenant, priority, library, **client_kwargs)
 
 
 def ask(prompt: Any, **options: Any) -> Answer:  # noqa: ANN401 - a text or a list of messages

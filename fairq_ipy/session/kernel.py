@@ -63,6 +63,7 @@ class Session:
         settings: the policy that holds now.
         broken: what is wrong with the policy file, while the one before it holds; ``None`` when all is well.
         keeper: the owner of the queue.
+        chat: the clients behind `fairq.ask`, made by the transport at the first question.
         listeners: called with every `Notice`, on the keeper's thread: they must not block. Times are seconds since the
             epoch.
     """
@@ -76,6 +77,7 @@ class Session:
         self._watch: PolicyWatch | None = None
         self._lock = threading.RLock()
         self._demo: Any = None
+        self.chat: Any = None
         self._closed = False
         self._governed = Governed(settings.endpoint.base_url, settings.endpoint.paths)
         self.keeper = Keeper(settings.rules, source=_name(settings))
