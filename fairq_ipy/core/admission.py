@@ -164,3 +164,14 @@ def _affordable(queue: Queue, entry: Entry, most: int, now: float, effects: list
         queue.unlist(lane)
         queue.presence.update(lane.tenant, now)
     return False
+
+
+def sweep(queue: Queue, tenant: Tenant, now: float, effects: list[Effect]) -> None:
+    """Refuse the waiting tickets of a tenant that do not fit what is left of its budgets."""
+    for lane in tenant.lanes.values():
+        while lane.live:
+            entry = lane.head()
+            verdict, meter = budgets.tightest(tenant.meters, entry.ticket, queue.most(entry.ticket))
+            if meter is None or verdict != "exhausted":
+                break
+            queue.refuse(entry, "budget", meter.facts(), now, effects)

@@ -221,6 +221,13 @@ class Queue:
         entry.lane.tenant.rejected += 1
         effects.append(Refuse(entry.ticket.id, reason, facts))
 
+    def turn_away(self, entry: Entry, reason: Reason, facts: dict[str, Any], effects: list[Effect]) -> None:
+        """End with a refusal a ticket that was running; its slot was released before."""
+        entry.move("refuse")
+        del self.entries[entry.ticket.id]
+        entry.lane.tenant.rejected += 1
+        effects.append(Refuse(entry.ticket.id, reason, facts))
+
     def release(self, entry: Entry, receipt: Receipt | None, now: float) -> None:
         """Take a running ticket's slot back, and correct what it was charged; ``None`` gives all of it back."""
         lane = entry.lane
@@ -293,11 +300,11 @@ class Queue:
                 return entry
         return None
 
+    def due_at(self) -> float:
+        """Return when a deadline or a cool-down passes next."""
+        at = self.deadlines[0][0] if self.deadlines else NEVER
+        return min(at, self.cooling[0][0]) if self.cooling else at
+
     def wake_at(self) -> float:
         """Return when time alone changes something."""
-        at = self.blocked_until
-        if self.deadlines:
-            at = min(at, self.deadlines[0][0])
-        if self.cooling:
-            at = min(at, self.cooling[0][0])
-        return at
+        return min(self.blocked_until, self.due_at())

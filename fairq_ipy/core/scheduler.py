@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from fairq_ipy.core import audit, budgets, door, picture
-from fairq_ipy.core.admission import admit
+from fairq_ipy.core.admission import admit, sweep
 from fairq_ipy.core.lifecycle import Entry
 from fairq_ipy.core.messages import (
     Backoff,
@@ -114,7 +114,8 @@ class Scheduler:
         effects: list[Effect] = []
         queue = self._queue
         self._now = now
-        if queue.deadlines or queue.cooling:
+        if (queue.deadlines or queue.cooling) and queue.due_at() <= now:
+            self._reject_impossible(event)
             self._tick(event, now, effects)
         self._handlers[type(event)](event, now, effects)
         if queue.listed and queue.in_flight < queue.open:
@@ -143,8 +144,7 @@ class Scheduler:
         queue = self._queue
         ticket = event.ticket
         if ticket.id in queue.entries:
-            text = f"ticket {ticket.id} was submitted before"
-            raise ValueError(text)
+            self._reject_impossible(event)
         if queue.exclusive and not queue.policy.admits(ticket.tenant):
             self._strangers += 1
             effects.append(Refuse(ticket.id, "unknown_tenant", {}))
@@ -220,12 +220,9 @@ class Scheduler:
         queue.recap()
         queue.release(entry, None, now)
         if entry.attempts > rules.retries or queue.closed:
-            entry.move("refuse")
-            del queue.entries[event.id]
-            tenant.rejected += 1
             wait = max(0.0, queue.pressure.held_until - now)
             facts = {"status": event.status, "attempts": entry.attempts, "retry_after": wait}
-            effects.append(Refuse(event.id, "endpoint", facts))
+            queue.turn_away(entry, "endpoint", facts, effects)
         else:
             self._retries += 1
             entry.move("requeue")
@@ -237,10 +234,13 @@ class Scheduler:
     def _unclaimed(self, event: Unclaimed, now: float, effects: list[Effect]) -> None:
         queue = self._queue
         entry = self._running(event.id)
-        entry.move("unclaim")
         entry.attempts -= 1
         queue.release(entry, Receipt("unsent"), now)
-        queue.put_back(entry, now)
+        if queue.closed:
+            queue.turn_away(entry, "shut_down", {}, effects)
+        else:
+            entry.move("unclaim")
+            queue.put_back(entry, now)
         self._freed(entry.lane.tenant, now, effects)
 
     def _ready(self, event: Ready, now: float, effects: list[Effect]) -> None:
@@ -263,6 +263,14 @@ class Scheduler:
             raise ValueError(text)
         return entry
 
+    def _reject_impossible(self, event: Event) -> None:
+        """Raise `ValueError` before anything is changed: what time has done would be lost together with the event."""
+        if isinstance(event, Submit) and event.ticket.id in self._queue.entries:
+            text = f"ticket {event.ticket.id} was submitted before"
+            raise ValueError(text)
+        if isinstance(event, Settle | Backoff | Unclaimed):
+            self._running(event.id)
+
     def _freed(self, tenant: Tenant, now: float, effects: list[Effect]) -> None:
         """Look again at a tenant that has one call less in flight and may have used up a budget."""
         queue = self._queue
@@ -271,19 +279,8 @@ class Scheduler:
                 queue.presence.update(tenant, now)
             return
         if tenant.meters and tenant.rules.on_exhausted == "refuse":
-            self._sweep(tenant, now, effects)
+            sweep(queue, tenant, now, effects)
         queue.refresh(tenant, now)
-
-    def _sweep(self, tenant: Tenant, now: float, effects: list[Effect]) -> None:
-        """Refuse the waiting tickets of a tenant that do not fit what is left of its budgets."""
-        queue = self._queue
-        for lane in tenant.lanes.values():
-            while lane.live:
-                entry = lane.head()
-                verdict, meter = budgets.tightest(tenant.meters, entry.ticket, queue.most(entry.ticket))
-                if meter is None or verdict != "exhausted":
-                    break
-                queue.refuse(entry, "budget", meter.facts(), now, effects)
 
     # ------------------------------------------------------------------------------------------------- the tenants
 
