@@ -191,11 +191,18 @@ class Queue:
         self.queued += 1
         lane.tenant.queued += 1
         if entry.state == "waiting":
-            # It was in line all along: no lift.
-            lane.put_back(entry)
-            lane.parked = False
-            if not lane.listed:
-                self.relist(lane)
+            self.line_up(entry)
+
+    def line_up(self, entry: Entry) -> None:
+        """Put a ticket back into its lane, at the place that its order of arrival gives it.
+
+        A lane that was not eligible meanwhile is lifted as any other: its refund would else pay for a burst.
+        """
+        lane = entry.lane
+        lane.put_back(entry)
+        lane.parked = False
+        if not lane.listed:
+            self.relist(lane, lift=True)
 
     def drop(self, entry: Entry, now: float) -> None:
         """Take a waiting ticket, whose end was already noted in its state, out of the queue."""

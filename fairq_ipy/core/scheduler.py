@@ -249,12 +249,8 @@ class Scheduler:
         if entry is None or entry.state != "dormant":
             return
         entry.move("wake")
-        lane = entry.lane
-        lane.put_back(entry)
-        lane.parked = False
-        if not lane.listed:
-            self._queue.relist(lane, lift=lane.live == 1)
-            self._queue.presence.update(lane.tenant, now)
+        self._queue.line_up(entry)
+        self._queue.presence.update(entry.lane.tenant, now)
 
     def _running(self, id: int) -> Entry:  # noqa: A002 - the ticket's own word for it
         entry = self._queue.entries.get(id)

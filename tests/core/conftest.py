@@ -108,11 +108,11 @@ class Core:
         return self.tell(Tick())
 
     def drain(self, **receipt: Any) -> list[int]:
-        """End running calls, oldest first, until nothing runs; return the ids in order of admission since the call."""
-        start = len(self.admitted)
+        """End running calls, oldest first, until nothing runs; return their ids in order of admission."""
+        before, start = list(self.running), len(self.admitted)
         while self.running:
             self.settle(self.running[0], **receipt)
-        return self.admitted[start:]
+        return before + self.admitted[start:]
 
     def change(self, **rules: Any) -> list[Effect]:
         """Change some rules of the policy that holds."""

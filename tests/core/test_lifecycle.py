@@ -14,7 +14,7 @@ from fairq_ipy.core.model import Backpressure, Receipt, Ticket
 ENDS = {"settled", "refused", "cancelled"}
 
 
-# --------------------------------------------------------------------------------------------------------- the table
+# ------------------------------------------------------------------------------------------------------------ the table
 
 
 def test_no_move_leads_out_of_an_end():
@@ -53,7 +53,7 @@ def test_a_move_that_is_not_in_the_table_raises_and_changes_nothing(state, move)
         assert entry.state == state
 
 
-# --------------------------------------------------------------------------------------------------------- the moves
+# ------------------------------------------------------------------------------------------------------------ the moves
 
 
 def test_a_ticket_that_finds_a_slot_goes_at_once(core):
@@ -118,7 +118,7 @@ def test_a_call_that_ran_is_completed_and_counts_as_failed_unless_it_was_good(co
     assert (row.completed, row.failed, row.cancelled, row.rejected, row.tokens) == (1, failed, 0, 0, 7)
 
 
-# ----------------------------------------------------------------------------------------------------- impossible news
+# ------------------------------------------------------------------------------------------------------ impossible news
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_number_may_not_be_used_twice_at_a_time(core):
         queue.submit(id=5)
 
 
-# ---------------------------------------------------------------------------------------------------- unclaimed offers
+# ----------------------------------------------------------------------------------------------------- unclaimed offers
 
 
 def test_an_offer_that_nobody_took_passes_to_the_next(core):
@@ -234,7 +234,7 @@ def test_an_offer_that_nobody_took_from_a_closed_queue_is_refused(core):
     assert (queue.waiting, queue.of("a").rejected) == (0, 1)
 
 
-# ------------------------------------------------------------------------------------------------------------ patience
+# ------------------------------------------------------------------------------------------------------------- patience
 
 
 def test_a_ticket_that_waited_too_long_is_refused_and_told_how_long(core):
@@ -308,7 +308,7 @@ def test_who_waited_too_long_is_gone_before_the_next_is_admitted(core):
     assert queue.running == [third]
 
 
-# --------------------------------------------------------------------------------------------------------------- end
+# ------------------------------------------------------------------------------------------------------------------ end
 
 
 def test_closing_refuses_whoever_waits_and_lets_the_others_end(core):

@@ -13,7 +13,7 @@ from fairq_ipy.core.model import Backpressure
 RULES = Backpressure(retries=3, base=1.0, max_hold=120.0)
 
 
-# --------------------------------------------------------------------------------------------------------- the holds
+# ------------------------------------------------------------------------------------------------------------ the holds
 
 
 @given(retry_after=st.floats(0.001, 120.0), jitter=st.floats(0.0, 1.0, exclude_max=True))
@@ -120,7 +120,7 @@ def test_an_ended_hold_is_no_longer_shown(core):
     assert queue.picture.held_until is None
 
 
-# ---------------------------------------------------------------------------------------------------- probe and ramp
+# ------------------------------------------------------------------------------------------------------- probe and ramp
 
 
 def test_after_a_hold_one_probe_goes_then_two_then_four(core):
@@ -234,7 +234,7 @@ def test_a_smaller_cap_ends_the_ramp_sooner(core):
     assert len(queue.running) == 7
 
 
-# ----------------------------------------------------------------------------------------------------------- retries
+# -------------------------------------------------------------------------------------------------------------- retries
 
 
 def test_a_refused_call_goes_first_again_with_its_next_attempt(core):

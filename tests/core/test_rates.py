@@ -16,7 +16,7 @@ def in_any_minute(sent: list[tuple[float, float]]) -> float:
     return max(sum(amount for at, amount in sent if start <= at < start + 60.0) for start, _ in sent)
 
 
-# -------------------------------------------------------------------------------------------------------- the window
+# ----------------------------------------------------------------------------------------------------------- the window
 
 
 @given(
@@ -97,7 +97,7 @@ def test_a_correction_in_an_empty_window_changes_nothing():
     assert window.free_at(10, 71.0) == 71.0
 
 
-# ------------------------------------------------------------------------------------------------------ in the queue
+# --------------------------------------------------------------------------------------------------------- in the queue
 
 
 def test_requests_are_spread_over_the_minute_to_the_letter(core):
