@@ -15,6 +15,7 @@ _SCHEMES = {"http": 80, "https": 443}
 _WITHOUT_SECRET = "write the URL without it, and name the variable of the key as api_key_env"  # noqa: S105 - a hint
 _FORM = "accepted: `demo`, or a URL such as http://localhost:8000/v1"
 _HOST = re.compile(r"[^\s\x00-\x20\"#%/:<>?@\[\\\]^`{|}]+")
+_BRACKETS = re.compile(r"\[[^\[\]]*\](?::[0-9]*)?")
 _CALLS = re.compile(r"/(?:chat/completions|completions|responses|embeddings|messages|models)/*$")
 
 
@@ -47,8 +48,8 @@ def _complaints(url: str) -> Iterator[tuple[str, str]]:
 
 def _is_host(parts: SplitResult) -> bool:
     host = parts.hostname or ""
-    if "[" not in parts.netloc:
-        return _HOST.fullmatch(host) is not None
+    if not _BRACKETS.fullmatch(parts.netloc):
+        return _HOST.fullmatch(host) is not None and "[" not in parts.netloc
     try:
         ipaddress.IPv6Address(host)
     except ValueError:
