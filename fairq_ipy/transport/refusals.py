@@ -17,7 +17,17 @@ from typing import Final, TypeAlias
 
 from fairq_ipy.errors import FairqError, StreamReclaimedError
 
-__all__ = ["RawHeaders", "Synthetic", "busy", "busy_inside", "header", "provider_text", "retry_after", "synthetic"]
+__all__ = [
+    "RawHeaders",
+    "Synthetic",
+    "busy",
+    "busy_inside",
+    "header",
+    "provider_text",
+    "refuses",
+    "retry_after",
+    "synthetic",
+]
 
 RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
 Synthetic: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes]
@@ -68,6 +78,11 @@ def header(headers: RawHeaders, name: bytes) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------ the endpoint's word
+
+
+def refuses(status: int) -> bool:
+    """Return whether a status is one by which endpoints refuse what they do not want now."""
+    return status in _BUSY_STATUS
 
 
 def busy(status: int, headers: RawHeaders, body: bytes) -> bool:

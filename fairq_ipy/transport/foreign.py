@@ -1,0 +1,9 @@
+"""Transports that a user hands in."""
+
+
+class ForeignTransport:
+    """Stub."""
+
+
+class AsyncForeignTransport:
+    """Stub."""

@@ -1,0 +1,88 @@
+"""httpx and httpx2, side by side: whichever is there, with the few classes that must be made from its own.
+
+The two share their interface; what differs is whose classes an SDK checks for. Nothing here imports either until
+somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from fairq_ipy.errors import ConfigurationError
+from fairq_ipy.transport.body import AsyncBody, SyncBody
+
+__all__ = ["Library", "LibraryName", "choose", "load"]
+
+LibraryName: TypeAlias = Literal["auto", "httpx", "httpx2"]
+
+NAMES: Final = ("httpx", "httpx2")
+
+# The first major version of an SDK that takes clients of httpx2.
+_SDKS_ON_HTTPX2: Final = (("openai", 3), ("anthropic", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One of the two.
+
+    Attributes:
+        name: ``httpx`` or ``httpx2``.
+        module: the module.
+        sync_body: `SyncBody` as the library's own kind of stream.
+        async_body: `AsyncBody` likewise.
+    """
+
+    name: str
+    module: Any
+    sync_body: type[SyncBody]
+    async_body: type[AsyncBody]
+
+
+@functools.cache
+def load(name: str) -> Library:
+    """Return the library of that name.
+
+    Raises:
+        ConfigurationError: it is not installed, or it is none of the two.
+    """
+    if name not in NAMES:
+        raise ConfigurationError(f"library={name!r}: this is 'auto', 'httpx' or 'httpx2'")
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigurationError(f"library={name!r} needs the package {name}: pip install {name}") from error
+    return Library(
+        name,
+        module,
+        type("SyncBody", (SyncBody, module.SyncByteStream), {}),
+        type("AsyncBody", (AsyncBody, module.AsyncByteStream), {}),
+    )
+
+
+def choose(name: LibraryName = "auto") -> Library:
+    """Return the library to make a client of; ``auto`` takes the one that the installed SDKs need.
+
+    Raises:
+        ConfigurationError: see `load`.
+    """
+    if name != "auto":
+        return load(name)
+    if any(_major(sdk) >= first for sdk, first in _SDKS_ON_HTTPX2):
+        try:
+            return load("httpx2")
+        except ConfigurationError:  # the SDK's own installation is broken; httpx may still serve everything else
+            return load("httpx")
+    return load("httpx")
+
+
+def _major(distribution: str) -> int:
+    try:
+        version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return 0
+    major = version.partition(".")[0]
+    return int(major) if major.isdecimal() else 0
