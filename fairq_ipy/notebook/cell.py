@@ -41,15 +41,20 @@ class CellText:
 
     Args:
         transform: the shell's ``transform_cell``.
+
+    Attributes:
+        number: tells one run of a cell from the next.
     """
 
     def __init__(self, transform: Callable[[str], str]) -> None:
         self._transform = transform
         self._raw = ""
+        self.number = 0
 
     def pre_run_cell(self, info: _Info) -> None:
         """Keep the cell; a callback for the event of that name."""
         self._raw = info.raw_cell or ""
+        self.number += 1
 
     def body(self, line: str, cell: str) -> str:
         """Return the text below ``%%ask`` as it was typed.

@@ -82,7 +82,7 @@ _ASK_OPTIONS = (
     Option("--out", "assign the answer to this variable", "VAR", _variable),
     Option("--max-tokens", "the longest answer, in tokens", "N", _whole(1)),
     Option("--temperature", "0 for the likeliest words, higher for more varied ones", "X", _number),
-    Option("--timeout", "the longest time the answer may take once it is sent: 500ms, 30s, 2m", "TIME", _duration),
+    Option("--timeout", "the longest time for all of it, the queue included: 500ms, 30s, 2m", "TIME", _duration),
     Option("--no-stream", "show the answer when it is whole"),
     Option("--template", "fill in {{ expressions }} of the text from your variables (Jinja2)"),
     Option("--dry-run", "show what would be sent, and send nothing"),

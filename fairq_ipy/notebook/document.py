@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from fairq_ipy.notebook.html import Html, page, tag
 
-__all__ = ["Block", "Cell", "Chip", "Document", "Lines", "Number", "Paragraph", "Pre", "Table", "shorten"]
+__all__ = ["Block", "Cell", "Chip", "Document", "Lines", "Number", "Paragraph", "Pre", "Printer", "Table", "shorten"]
 
 Tone: TypeAlias = Literal["good", "busy", "warn", "bad", "idle"]
 
@@ -110,7 +110,7 @@ class Pre:
 Block: TypeAlias = Paragraph | Table | Lines | Pre
 
 
-class _Printer(Protocol):
+class Printer(Protocol):
     """What IPython hands to `_repr_pretty_`."""
 
     def text(self, text: str) -> object:
@@ -137,7 +137,7 @@ class Document:
     def _repr_html_(self) -> str:
         return page(block.as_html() for block in self.blocks)
 
-    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: ARG002, FBT001 - IPython's signature
+    def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:  # noqa: ARG002, FBT001 - IPython's signature
         printer.text(str(self))
 
 

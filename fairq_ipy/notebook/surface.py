@@ -22,9 +22,6 @@ _EVERY = 0.1
 _BYTES_PER_SECOND = 200_000
 """A long answer is painted less often: Jupyter's server drops outputs of a kernel that sends a megabyte a second."""
 
-_WAITING_EVERY = 1.0
-"""Least time between two waiting lines that differ in their seconds only."""
-
 
 class Surface(Protocol):
     """Shows one answer."""
@@ -67,19 +64,14 @@ class CellSurface:
         self._due = clock()
 
     def waiting(self, words: str) -> None:
-        """Show the words in place of the answer that will come; at most once a second."""
-        now = self._clock()
-        if self._pieces or (self._begun and now < self._due):
-            return
-        self._due = now + _WAITING_EVERY
-        self._paint(_line(words))
+        """Show the words in place of the answer that will come."""
+        if not self._pieces:
+            self._paint(_line(words))
 
     def text(self, piece: str) -> None:
         """Add `piece`; what is shown follows about ten times a second."""
         if not piece:
             return
-        if not self._pieces:
-            self._due = self._clock()
         self._pieces.append(piece)
         now = self._clock()
         if now >= self._due:

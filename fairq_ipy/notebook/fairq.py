@@ -1,0 +1,122 @@
+"""What each word of ``%fairq`` does: ask the session, hand the facts to a view."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from IPython.core.error import UsageError
+
+from fairq_ipy import policy as policies
+from fairq_ipy.errors import PolicyError
+from fairq_ipy.notebook import views
+from fairq_ipy.notebook.arguments import unknown
+from fairq_ipy.notebook.calls import latest
+from fairq_ipy.notebook.document import Document, shorten
+from fairq_ipy.notebook.hub import Hub
+
+__all__ = ["ACTIONS"]
+
+Action: TypeAlias = Callable[[Hub, Mapping[str, Any]], Document | None]
+
+
+def _status(hub: Hub, _values: Mapping[str, Any]) -> Document:
+    session = hub.session()
+    remarks = [] if session.broken is None else [f"the policy file cannot be used: {session.broken}"]
+    return views.status(session.snapshot(), session.settings, time.time(), remarks)
+
+
+def _tenants(hub: Hub, _values: Mapping[str, Any]) -> Document:
+    session = hub.session()
+    return views.tenants(session.snapshot(), session.settings.rules, time.time())
+
+
+def _policy(hub: Hub, _values: Mapping[str, Any]) -> Document:
+    return views.policy(hub.session().settings)
+
+
+def _load(hub: Hub, values: Mapping[str, Any]) -> Document:
+    return views.note(views.loaded_line(hub.load(values["path"]).settings))
+
+
+def _reload(hub: Hub, _values: Mapping[str, Any]) -> Document:
+    return views.note(views.loaded_line(hub.reload().settings))
+
+
+def _validate(hub: Hub, values: Mapping[str, Any]) -> Document:
+    path = values["path"] or hub.policy_path()
+    if path is None:
+        return views.note("there is no policy file in use; %fairq validate PATH checks one")
+    try:
+        policies.load(path)
+    except PolicyError as error:
+        return views.findings(str(path), error.findings)
+    return views.findings(str(path), ())
+
+
+def _pause(hub: Hub, values: Mapping[str, Any]) -> Document:
+    tenant = values["tenant"]
+    if tenant is not None:
+        _check_known(hub, "%fairq pause", tenant)
+    hub.session().pause(tenant)
+    running = "what runs goes on"
+    if tenant is None:
+        return views.note(f"everything is paused; {running}, and %fairq resume admits again")
+    return views.note(f"{shorten(tenant)} is paused; {running}, and %fairq resume admits it again")
+
+
+def _resume(hub: Hub, values: Mapping[str, Any]) -> Document:
+    tenant = values["tenant"]
+    if tenant is not None:
+        _check_known(hub, "%fairq resume", tenant)
+    hub.session().resume(tenant)
+    return views.note("everything runs again" if tenant is None else f"{shorten(tenant)} runs again")
+
+
+def _check_known(hub: Hub, who: str, tenant: str) -> None:
+    """Refuse a tenant that nobody has heard of: a typo would pause nobody, silently."""
+    known = hub.tenants()
+    if tenant not in known:
+        raise UsageError(unknown(who, "tenant", tenant, known))
+
+
+def _log(hub: Hub, values: Mapping[str, Any]) -> Document:
+    session = hub.session()
+    if values["tenant"] is not None:
+        _check_known(hub, "%fairq log", values["tenant"])
+    keeper = session.keeper
+    calls = keeper.call(lambda _core, _now: latest(keeper.journal, values["number"], values["tenant"]))
+    return views.log(calls, session.settings.rules, keeper.wall.shift())
+
+
+def _story(hub: Hub, values: Mapping[str, Any]) -> Document:
+    text = values["ticket"].lstrip("#")
+    if not text.isdecimal():
+        raise UsageError(f"%fairq story: {values['ticket']!r} is no number of a call; %fairq log shows them")
+    ticket = int(text)
+    return views.story(ticket, hub.session().keeper.story(ticket))
+
+
+def _demo(_hub: Hub, _values: Mapping[str, Any]) -> None:
+    command = importlib.import_module("fairq_ipy.demo.command")
+    parser = argparse.ArgumentParser(prog="%fairq demo")
+    command.add_arguments(parser)
+    command.main(parser.parse_args([]))
+
+
+ACTIONS: Mapping[str, Action] = {
+    "status": _status,
+    "tenants": _tenants,
+    "policy": _policy,
+    "load": _load,
+    "reload": _reload,
+    "validate": _validate,
+    "pause": _pause,
+    "resume": _resume,
+    "log": _log,
+    "story": _story,
+    "demo": _demo,
+}
