@@ -32,6 +32,7 @@ def admit(queue: Queue, now: float, effects: list[Effect]) -> None:
         expected = queue.estimates.expect(ticket.tenant, ticket.model, ticket.max_tokens)
         most = ticket.prompt_tokens + (int(expected) if ticket.max_tokens is None else ticket.max_tokens)
         if lane.tenant.meters and not _affordable(queue, entry, most, now, effects):
+            queue.blocked_until, queue.blocked_by = NEVER, ""
             continue
         if queue.rated and not _in_time(queue, entry, ticket.prompt_tokens + expected, now):
             return
@@ -154,10 +155,11 @@ def _next_guard(queue: Queue, now: float, chosen: Level | None) -> float:
 def _affordable(queue: Queue, entry: Entry, most: int, now: float, effects: list[Effect]) -> bool:
     """Return whether the head fits its tenant's budgets; if not, refuse it or park its lane."""
     lane = entry.lane
-    verdict, meter = budgets.tightest(lane.tenant.meters, entry.ticket, most)
-    if meter is None:
+    verdict, _ = budgets.tightest(lane.tenant.meters, entry.ticket, most)
+    if verdict == "fits":
         return True
-    if verdict == "exhausted" and queue.hopeless(lane.tenant, meter, entry.ticket, most):
+    meter = queue.hopeless(lane.tenant, entry.ticket, most)
+    if meter is not None:
         queue.refuse(entry, "budget", meter.facts(), now, effects)
     else:
         lane.parked = True
@@ -167,11 +169,11 @@ def _affordable(queue: Queue, entry: Entry, most: int, now: float, effects: list
 
 
 def sweep(queue: Queue, tenant: Tenant, now: float, effects: list[Effect]) -> None:
-    """Refuse the waiting tickets of a tenant that do not fit what is left of its budgets."""
+    """Refuse the first waiting tickets of a tenant for which there is nothing left to wait for."""
     for lane in tenant.lanes.values():
         while lane.live:
             entry = lane.head()
-            verdict, meter = budgets.tightest(tenant.meters, entry.ticket, queue.most(entry.ticket))
-            if meter is None or verdict != "exhausted":
+            meter = queue.hopeless(tenant, entry.ticket, queue.most(entry.ticket))
+            if meter is None:
                 break
             queue.refuse(entry, "budget", meter.facts(), now, effects)

@@ -11,12 +11,15 @@ The core has no calendar: whoever has one says when a window turned (`WindowTurn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 from fairq_ipy.core.messages import BudgetState
 from fairq_ipy.core.model import Budget, Context, Receipt, Ticket
 
-Verdict: TypeAlias = Literal["fits", "later", "exhausted"]
+Verdict: TypeAlias = Literal["fits", "later", "exhausted", "never"]
+
+_HARDNESS: Final[Mapping[Verdict, int]] = MappingProxyType({"fits": 0, "later": 1, "exhausted": 2, "never": 3})
 
 
 class Meter:
@@ -41,11 +44,11 @@ class Meter:
                 return tokens
 
     def verdict(self, need: int) -> Verdict:
-        """Say whether `need` fits now, may fit when running calls have settled, or does not fit in this window."""
+        """Say whether `need` fits now, may fit when running calls have settled, not in this window, or in no window."""
         limit = self.budget.limit
-        if self.used + self.reserved + need <= limit and limit > self.used:
-            return "fits"
-        return "exhausted" if self.used + need > limit or self.used >= limit else "later"
+        if self.used + need <= limit and self.used < limit:
+            return "fits" if self.used + self.reserved + need <= limit else "later"
+        return "never" if need > limit or limit == 0 or self.budget.per == "session" else "exhausted"
 
     def state(self) -> BudgetState:
         """Return the picture of it."""
@@ -73,15 +76,14 @@ def meters(budgets: tuple[Budget, ...], before: tuple[Meter, ...], ends: Mapping
 
 
 def tightest(all_meters: tuple[Meter, ...], ticket: Ticket, tokens: int) -> tuple[Verdict, Meter | None]:
-    """Return the worst verdict over all budgets, and the one that gave it (an exhausted one before one to wait for)."""
-    later: Meter | None = None
+    """Return the hardest verdict over all budgets, and the first one that gave it; ``None`` when it fits all."""
+    hardest: Verdict = "fits"
+    found: Meter | None = None
     for meter in all_meters:
         verdict = meter.verdict(meter.need(ticket, tokens))
-        if verdict == "exhausted":
-            return verdict, meter
-        if verdict == "later" and later is None:
-            later = meter
-    return ("later", later) if later is not None else ("fits", None)
+        if _HARDNESS[verdict] > _HARDNESS[hardest]:
+            hardest, found = verdict, meter
+    return hardest, found
 
 
 def reserve(all_meters: tuple[Meter, ...], ticket: Ticket, tokens: int) -> None:

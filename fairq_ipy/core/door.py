@@ -22,9 +22,8 @@ def unwelcome(queue: Queue, ticket: Ticket, tenant: Tenant) -> tuple[Reason, dic
             return "paused", {"why": queue.why_paused, "resumes_at": None}
         return "paused", {"why": tenant.why, "resumes_at": tenant.watch.until}
     if tenant.meters:
-        most = queue.most(ticket)
-        verdict, meter = budgets.tightest(tenant.meters, ticket, most)
-        if meter is not None and verdict == "exhausted" and queue.hopeless(tenant, meter, ticket, most):
+        meter = queue.hopeless(tenant, ticket, queue.most(ticket))
+        if meter is not None:
             return "budget", meter.facts()
     return None
 

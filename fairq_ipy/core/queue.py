@@ -274,11 +274,12 @@ class Queue:
 
     # ---------------------------------------------------------------------------------------------- what a call may use
 
-    def hopeless(self, tenant: Tenant, meter: budgets.Meter, ticket: Ticket, most: int) -> bool:
-        """Return whether an exhausted budget means refusal now: the policy says so, or no window will help."""
-        if tenant.rules.on_exhausted == "refuse" or meter.budget.per == "session":
-            return True
-        return meter.need(ticket, most) > meter.budget.limit
+    def hopeless(self, tenant: Tenant, ticket: Ticket, most: int) -> budgets.Meter | None:
+        """Return the budget that refuses a ticket now: no window will help, or the policy says not to wait for one."""
+        verdict, meter = budgets.tightest(tenant.meters, ticket, most)
+        if verdict == "never" or (verdict == "exhausted" and tenant.rules.on_exhausted == "refuse"):
+            return meter
+        return None
 
     def most(self, ticket: Ticket) -> int:
         """Return the tokens that a call may use at the most, as far as that is known."""

@@ -274,7 +274,7 @@ class Scheduler:
             if not tenant.in_flight:
                 queue.presence.update(tenant, now)
             return
-        if tenant.meters and tenant.rules.on_exhausted == "refuse":
+        if tenant.meters:
             sweep(queue, tenant, now, effects)
         queue.refresh(tenant, now)
 
