@@ -13,7 +13,7 @@ from fairq_ipy.notebook.answer import footer
 from fairq_ipy.notebook.document import Document
 from fairq_ipy.notebook.question import Conversations, Question
 from fairq_ipy.notebook.surface import Surface
-from fairq_ipy.notebook.wording import count, level_name, place_words
+from fairq_ipy.notebook.wording import count, level_name, place_words, plural
 from fairq_ipy.session import Session
 from fairq_ipy.transport import chat, wire
 
@@ -80,10 +80,10 @@ def dry_run(session: Session, conversations: Conversations, asked: Question) -> 
     request = _request(session, conversations, asked)
     size = wire.read(json.dumps(request).encode())
     facts = {
-        "to": settings.endpoint.base_url,
+        "to": views.endpoint_name(settings),
         "tenant": who.tenant,
         "level": level_name(who.level, views.level_names(settings.rules)),
-        "prompt": f"about {count(size.prompt_tokens)} tokens in {count(size.messages)} messages",
+        "prompt": f"about {count(size.prompt_tokens)} tokens in {plural(size.messages, 'message')}",
     }
     return views.dry_run(request, facts)
 

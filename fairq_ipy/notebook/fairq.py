@@ -72,8 +72,14 @@ def _resume(hub: Hub, values: Mapping[str, Any]) -> Document:
     tenant = values["tenant"]
     if tenant is not None:
         _check_known(hub, "%fairq resume", tenant)
-    hub.session().resume(tenant)
-    return views.note("everything runs again" if tenant is None else f"{shorten(tenant)} runs again")
+    session = hub.session()
+    session.resume(tenant)
+    if tenant is not None:
+        return views.note(f"{shorten(tenant)} runs again")
+    still = [name for name, row in session.snapshot().tenants.items() if row.state in {"paused", "stalled"}]
+    if not still:
+        return views.note("everything runs again")
+    return views.note(f"the pause of all is over; still paused by name: {', '.join(map(shorten, still))}")
 
 
 def _check_known(hub: Hub, who: str, tenant: str) -> None:

@@ -16,7 +16,20 @@ from fairq_ipy.notebook.document import Block, Cell, Chip, Document, Lines, Numb
 from fairq_ipy.notebook.wording import count, hold_words, level_name, plural, seconds, state_chip
 from fairq_ipy.policy import Settings
 
-__all__ = ["dry_run", "findings", "level_names", "loaded_line", "log", "note", "policy", "status", "story", "tenants"]
+__all__ = [
+    "dry_run",
+    "endpoint_name",
+    "findings",
+    "level_names",
+    "loaded_line",
+    "log",
+    "note",
+    "policy",
+    "source_name",
+    "status",
+    "story",
+    "tenants",
+]
 
 _OUTCOMES = {"ok": "good", "running": "busy", "waiting": "busy", "cancelled": "idle", "unsent": "idle"}
 

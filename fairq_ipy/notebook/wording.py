@@ -42,10 +42,16 @@ def seconds(value: float) -> str:
     if whole < _MINUTE:
         return f"{whole} s"
     if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+        return _two(whole, _MINUTE, "min", 1, "s")
     if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+        return _two(whole, _HOUR, "h", _MINUTE, "min")
+    return _two(whole, _DAY, "d", _HOUR, "h")
+
+
+def _two(value: int, large: int, large_name: str, small: int, small_name: str) -> str:
+    """Return whole seconds in two units, or in one where that says it all."""
+    rest = value % large // small
+    return f"{value // large} {large_name}" + (f" {rest} {small_name}" if rest else "")
 
 
 def count(value: int) -> str:

@@ -6,6 +6,8 @@ cleared between tests; after each test nothing may be left in its queue.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import queue
@@ -16,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from traitlets.config import Config
 
 from fairq_ipy.testing import ScriptedEndpoint
 
@@ -168,6 +172,27 @@ class Kernel:
         self.client.shell_channel.send(self.client.session.msg("comm_msg", content))
 
 
+class Shell:
+    """A plain IPython that keeps what it prints."""
+
+    def __init__(self, ip: InteractiveShell) -> None:
+        self.ip = ip
+        self.stdout = ""
+
+    def run(self, cell: str) -> Any:
+        """Run a cell; return its value, raise its error, keep its output."""
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+            result = self.ip.run_cell(cell, store_history=True)
+        self.stdout = out.getvalue()
+        if result.error_in_exec is not None:
+            raise result.error_in_exec
+        return result.result
+
+    def close(self) -> None:
+        self.ip.run_cell("%unload_ext fairq_ipy")
+        self.ip.reset()
+
+
 def _python(generation: int) -> str:
     if generation == 7:
         return sys.executable
@@ -194,6 +219,24 @@ def policy(mock: ScriptedEndpoint, tmp_path: Path) -> Path:
     path = tmp_path / "team.yaml"
     path.write_text(POLICY.format(base_url=mock.base_url), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def _ip() -> InteractiveShell:
+    config = Config()
+    config.HistoryManager.enabled = False
+    return InteractiveShell.instance(config=config)
+
+
+@pytest.fixture
+def shell(_ip: InteractiveShell, policy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    """A plain IPython in this process, with the extension; for what needs no kernel."""
+    monkeypatch.setenv("FAIRQ_POLICY", str(policy))
+    monkeypatch.chdir(policy.parent)
+    own = Shell(_ip)
+    own.run("%load_ext fairq_ipy")
+    yield own
+    own.close()
 
 
 @pytest.fixture
