@@ -20,7 +20,7 @@ def unwelcome(queue: Queue, ticket: Ticket, tenant: Tenant) -> tuple[Reason, dic
     if tenant.rules.on_paused == "refuse" and (queue.paused or tenant.waits_for_person_or_probe()):
         if queue.paused:
             return "paused", {"why": queue.why_paused, "resumes_at": None}
-        return "paused", {"why": tenant.why, "resumes_at": tenant.watch.until}
+        return "paused", {"why": tenant.why, "resumes_at": tenant.resumes_at()}
     if tenant.meters:
         meter = queue.hopeless(tenant, ticket, queue.most(ticket))
         if meter is not None:

@@ -65,7 +65,7 @@ def _row(tenant: Tenant, now: float) -> TenantSnapshot:
         weight=tenant.rules.weight,
         level=tenant.rules.level,
         why=tenant.why,
-        until=tenant.watch.until if tenant.watch.stalled and not tenant.watch.probing else None,
+        until=tenant.resumes_at(),
         budgets=tuple(meter.state() for meter in tenant.meters),
         last_wait=tenant.last_wait,
         oldest_wait=None if oldest is None else now - oldest,
@@ -118,7 +118,7 @@ def _reason(queue: Queue, entry: Entry, now: float) -> tuple[WaitsFor, float | N
     held = queue.pressure.held_until
     obstacles: tuple[tuple[bool, WaitsFor, float | None], ...] = (
         (queue.paused or tenant.paused, "paused", None),
-        (tenant.watch.stalled, "stalled", tenant.watch.until),
+        (tenant.watch.stalled, "stalled", tenant.resumes_at()),
         (held > now, "hold", held),
         (entry.state == "dormant", "offer", None),
         (entry.lane.parked, "budget", turn),

@@ -81,6 +81,11 @@ class Tenant:
         own = self.rules.concurrency
         return own is not None and self.in_flight >= own
 
+    def resumes_at(self) -> float | None:
+        """Return when its pause ends by itself, with a probe; ``None`` when it does not."""
+        watch = self.watch
+        return watch.until if watch.stalled and not watch.probing and not self.paused else None
+
     def waits_for_person_or_probe(self) -> bool:
         """Return whether it is paused, by hand or by the stall rule, so that a new call would not go soon."""
         return self.paused or (self.watch.stalled and not self.watch.probing)

@@ -285,22 +285,22 @@ class Scheduler:
         if verdict == "warn":
             effects.append(Warned(tenant.name, f"{rule.threshold} empty answers in a row"))
         elif verdict == "recovered":
-            tenant.why = ""
-            effects.append(Resumed(tenant.name))
+            _recovered(tenant, effects)
         elif verdict == "stall":
-            tenant.why = tenant.watch.why()
-            until = tenant.watch.until
-            effects.append(Paused(tenant.name, tenant.why, until))
+            why, until = tenant.watch.why(), tenant.watch.until
+            if not tenant.paused:
+                tenant.why = why
+            effects.append(Paused(tenant.name, why, until))
             if until is not None:
                 heappush(self._queue.cooling, (until, tenant.uid, tenant))
             if rule.action == "evict":
-                self._evict(tenant, now, effects)
+                self._evict(tenant, why, now, effects)
 
-    def _evict(self, tenant: Tenant, now: float, effects: list[Effect]) -> None:
+    def _evict(self, tenant: Tenant, why: str, now: float, effects: list[Effect]) -> None:
         waiting = [entry for entry in self._queue.entries.values() if entry.lane.tenant is tenant]
         for entry in waiting:
             if entry.state != "running":
-                self._queue.refuse(entry, "evicted", {"why": tenant.why}, now, effects)
+                self._queue.refuse(entry, "evicted", {"why": why}, now, effects)
 
     def _pause(self, event: Pause, now: float, effects: list[Effect]) -> None:
         queue = self._queue
@@ -337,7 +337,6 @@ class Scheduler:
         self._queue.recap()
 
     def _policy_changed(self, event: PolicyChanged, now: float, effects: list[Effect]) -> None:
-        del effects
         queue = self._queue
         policy = queue.policy = event.policy
         queue.recap()
@@ -345,9 +344,9 @@ class Scheduler:
         for tenant in queue.tenants.values():
             rules = policy.tenant(tenant.name)
             tenant.obey(rules, budgets.meters(rules.budgets, tenant.meters, queue.window_ends))
-            if rules.stall is None and tenant.watch.stalled:
+            if tenant.watch.stalled and (rules.stall is None or rules.stall.action == "warn"):
                 tenant.watch.clear()
-                tenant.why = ""
+                _recovered(tenant, effects)
             for lane in tenant.lanes.values():
                 lane.weight = rules.weight
         for entry in queue.entries.values():
@@ -386,3 +385,10 @@ class Scheduler:
         for entry in list(queue.entries.values()):
             if entry.state != "running":
                 queue.refuse(entry, "shut_down", {}, now, effects)
+
+
+def _recovered(tenant: Tenant, effects: list[Effect]) -> None:
+    """Say that a stalled tenant runs again, unless a person has paused it as well."""
+    if not tenant.paused:
+        tenant.why = ""
+        effects.append(Resumed(tenant.name))

@@ -16,7 +16,7 @@ def one(unit="requests", limit=10, per="session"):
     return {"budgets": (Budget(unit, limit, per),)}
 
 
-# --------------------------------------------------------------------------------------------------------- the meter
+# ------------------------------------------------------------------------------------------------------------ the meter
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_new_meters_take_over_what_was_used_of_the_same_unit_and_window():
     assert (other.used, other.reserved, other.resets_at) == (0, 0, None)
 
 
-# ------------------------------------------------------------------------------------------------------ in the queue
+# --------------------------------------------------------------------------------------------------------- in the queue
 
 
 def test_parallel_calls_never_slip_past_the_last_free_unit(core):
@@ -194,7 +194,7 @@ def test_of_several_budgets_all_hold(core):
     assert len(queue.running) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- refuse or wait
+# ------------------------------------------------------------------------------------------------------- refuse or wait
 
 
 def test_exhausted_is_refused_with_what_the_error_says(core):
