@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,10 +45,7 @@ def level_names(rules: Policy) -> dict[int, str]:
 
 def source_name(settings: Settings) -> str:
     """Return how people call the policy: its path from here, or that there is no file."""
-    if settings.source is None:
-        return "built-in policy"
-    relative = os.path.relpath(settings.source)
-    return str(settings.source) if relative.startswith(os.pardir) else relative
+    return settings.name or "built-in policy"
 
 
 def endpoint_name(settings: Settings) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from fairq_ipy.core.model import Policy
+
+_CLIMB: Final = 3
+"""Folders up to which a path from here reads better than a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +49,18 @@ class Settings:
     time_zone: str
     source: Path | None
     digest: str
+
+    @property
+    def name(self) -> str | None:
+        """How people call the policy: its path from the working directory; ``None`` when there is no file.
+
+        A policy that was found above a notebook is named from there too: a whole path would name the machine and the
+        person in every notebook that is saved with its outputs.
+        """
+        if self.source is None:
+            return None
+        try:
+            here = os.path.relpath(self.source)
+        except (ValueError, OSError):  # another drive; or the working directory is gone
+            return str(self.source)
+        return str(self.source) if here.count(os.pardir + os.sep) > _CLIMB else here

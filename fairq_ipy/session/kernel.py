@@ -340,14 +340,8 @@ def _read(path: str | os.PathLike[str] | None) -> Settings:
 
 
 def _name(settings: Settings) -> str:
-    """Return how people call the policy: its path as they would type it."""
-    source = settings.source
-    if source is None:
-        return BUILT_IN
-    try:
-        return str(source.relative_to(Path.cwd()))
-    except (ValueError, OSError):  # elsewhere; or the working directory is gone
-        return str(source)
+    """Return how people call the policy in a sentence."""
+    return settings.name or BUILT_IN
 
 
 def _zone(settings: Settings) -> ZoneInfo:
