@@ -25,7 +25,6 @@ def admit(queue: Queue, now: float, effects: list[Effect]) -> None:
             return
         lane = _pick(queue, now)
         if lane is None:
-            queue.blocked_until = min(queue.blocked_until, _next_guard(queue, now, None))
             return
         entry = lane.head()
         ticket = entry.ticket
@@ -116,6 +115,9 @@ def _pick(queue: Queue, now: float) -> Lane | None:
             if lane is not None:
                 found = lane
                 longest = longest if late is None else late
+            elif late is None and kept - sooner < free <= unmet and now < level.guard_at:
+                # Time alone will make it late, and the reserve then keeps it no longer.
+                queue.blocked_until = min(queue.blocked_until, level.guard_at)
         share = min(level.reserve, queue.open - 1 - kept)
         kept += share
         sooner += level.in_flight
@@ -146,7 +148,7 @@ def _late(queue: Queue, level: Level, now: float) -> float | None:
     return None if now < level.guard_at else now - since
 
 
-def _next_guard(queue: Queue, now: float, chosen: Level | None) -> float:
+def _next_guard(queue: Queue, now: float, chosen: Level) -> float:
     """Return when the guard may at the soonest prefer a level that is passed over now."""
     passed = (level for level in queue.levels if level.listed and level is not chosen)
     return min((level.guard_at for level in passed if level.guard_at > now), default=NEVER)

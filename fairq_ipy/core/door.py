@@ -28,12 +28,12 @@ def unwelcome(queue: Queue, ticket: Ticket, tenant: Tenant) -> tuple[Reason, dic
     return None
 
 
-def overfull(queue: Queue, tenant: Tenant) -> int | None:
-    """Return the bound that the newest ticket passes; ``None`` when it has room."""
+def overfull(queue: Queue, tenant: Tenant) -> tuple[int, int] | None:
+    """Return how many wait beside the newest ticket, and the bound that it passes; ``None`` when it has room."""
     limits = queue.policy.limits
     own = limits.queue_per_tenant if tenant.rules.queue is None else tenant.rules.queue
     if own is not None and tenant.queued > own:
-        return own
+        return tenant.queued - 1, own
     if limits.queue is not None and queue.queued > limits.queue:
-        return limits.queue
+        return queue.queued - 1, limits.queue
     return None

@@ -159,9 +159,9 @@ class Scheduler:
         entry = queue.enqueue(ticket, tenant, now)
         if queue.in_flight < queue.open:
             admit(queue, now, effects)
-        bound = door.overfull(queue, tenant)
-        if bound is not None and entry.state == "waiting":
-            facts = {"depth": bound, "bound": bound, "retry_after": queue.come_back_in()}
+        full = door.overfull(queue, tenant)
+        if full is not None and entry.state == "waiting":
+            facts = {"depth": full[0], "bound": full[1], "retry_after": queue.come_back_in()}
             queue.refuse(entry, "queue_full", facts, now, effects)
 
     def _cancel(self, event: Cancel, now: float, effects: list[Effect]) -> None:
