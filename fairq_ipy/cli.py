@@ -7,6 +7,7 @@ needs when it runs, so that a check before a commit does not wait for IPython.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import os
@@ -53,10 +54,11 @@ def _parser(words: Sequence[str]) -> Parser:
     )
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _validate_command(commands.add_parser("validate", help="check policies, and say all that is wrong with them"))
-    _schema_command(commands.add_parser("schema", help="print the JSON schema of policies"))
-    _init_command(commands.add_parser("init", help="write a commented policy to begin with"))
-    _demo_command(commands.add_parser("demo", help="see what the queue does"), words)
+    add = functools.partial(commands.add_parser, allow_abbrev=False)
+    _validate_command(add("validate", help="check policies, and say all that is wrong with them"))
+    _schema_command(add("schema", help="print the JSON schema of policies"))
+    _init_command(add("init", help="write a commented policy to begin with"))
+    _demo_command(add("demo", help="see what the queue does"), words)
     return parser
 
 

@@ -21,29 +21,34 @@ _CALLS = re.compile(r"/(?:chat/completions|completions|responses|embeddings|mess
 
 def problem(url: str) -> tuple[str, str] | None:
     """Return what is wrong with `url` and how to mend it, or ``None``. A password in it is never repeated."""
-    return None if url == DEMO else next(_complaints(url), None)
+    return None if url == DEMO else next(_complaints(url, _split(url)), None)
 
 
-def _complaints(url: str) -> Iterator[tuple[str, str]]:
+def _complaints(url: str, parts: SplitResult | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong; each check may take for granted that those before it found nothing."""
     if "@" in url:
         yield "a user name or a password must not stand in a URL; it is not repeated here", _WITHOUT_SECRET
-    if re.search(r"[\s\x00-\x1f]", url):
+    elif re.search(r"[\s\x00-\x1f]", url):
         yield "the address holds a blank or a line break", _FORM
+    elif parts is None:
+        yield f"the host or the port of {cut(url)} cannot be read", f"{_FORM}, or http://[::1]:8000/v1"
+    elif parts.query or parts.fragment:
+        yield "the address has a part after ? or #; it is not repeated here, for it may be a secret", _WITHOUT_SECRET
+    elif parts.scheme not in _SCHEMES:
+        yield f"{cut(url)} does not begin with http:// or https://", _FORM
+    elif parts.port == 0 or not _is_host(parts):
+        yield f"{cut(url)} names no host, or one that cannot be", _FORM
+    elif found := _CALLS.search(parts.path):
+        yield f"{cut(url)} is the address of one kind of call", f"take {found[0]} off; the base ends before it"
+
+
+def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        port = parts.port
+        _ = parts.port  # read here, because it is checked when it is read
     except ValueError:
-        yield f"the host or the port of {cut(url)} cannot be read", f"{_FORM}, or http://[::1]:8000/v1"
-        return
-    if parts.query or parts.fragment:
-        yield "the address has a part after ? or #; it is not repeated here, for it may be a secret", _WITHOUT_SECRET
-    if parts.scheme not in _SCHEMES:
-        yield f"{cut(url)} does not begin with http:// or https://", _FORM
-    if port == 0 or not _is_host(parts):
-        yield f"{cut(url)} names no host, or one that cannot be", _FORM
-    if found := _CALLS.search(parts.path):
-        yield f"{cut(url)} is the address of one kind of call", f"take {found[0]} off; the base ends before it"
+        return None
+    return parts
 
 
 def _is_host(parts: SplitResult) -> bool:

@@ -109,19 +109,17 @@ class Checker:
         if not _is_a(node, schema):
             yield Problem(path, node.mark, "type", schema, node)
             return
-        match node:
-            case Scalar():
-                failed = [keyword for keyword in _OF_SCALARS if not _holds(keyword, node, schema)]
-                if failed:
-                    yield Problem(path, node.mark, failed[0], schema, node)
-            case Listing():
-                if len(node.items) > schema.get("maxItems", len(node.items)):
-                    yield Problem(path, node.mark, "maxItems", schema, node)
-                for number, item in enumerate(node.items):
-                    yield from self._visit(item, schema.get("items", {}), (*path, number), item.mark)
-            case Section():
-                yield from self._keys(node, schema, path, mark)
-                yield from self._values(node, schema, path)
+        if isinstance(node, Scalar):
+            if failed := [keyword for keyword in _OF_SCALARS if not _holds(keyword, node, schema)]:
+                yield Problem(path, node.mark, failed[0], schema, node)
+        elif isinstance(node, Listing):
+            if len(node.items) > schema["maxItems"]:
+                yield Problem(path, node.mark, "maxItems", schema, node)
+            for number, item in enumerate(node.items):
+                yield from self._visit(item, schema["items"], (*path, number), item.mark)
+        else:
+            yield from self._keys(node, schema, path, mark)
+            yield from self._values(node, schema, path)
 
     def _keys(self, node: Section, schema: Schema, path: Path, mark: Mark) -> Iterator[Problem]:
         """Yield what is wrong with a section's set of keys."""
@@ -184,9 +182,7 @@ _OF_SCALARS = (*_ON_ANY, *_ON_TEXT, *_ON_NUMBERS)
 
 
 def _is_a(node: Node, schema: Schema) -> bool:
-    allowed = schema.get("type")
-    if allowed is None:
-        return True
+    allowed = schema["type"]
     names = _TYPES[type(node.value if isinstance(node, Scalar) else node)]
     return any(name in ([allowed] if isinstance(allowed, str) else allowed) for name in names)
 

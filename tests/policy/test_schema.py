@@ -77,6 +77,8 @@ def test_every_section_knows_all_its_keys(published):
 def test_every_key_explains_itself_and_shows_examples():
     for path, part in schema.Checker.of_policies().places():
         assert part["errorMessage"], path
+        assert part["type"], path
+        assert part["type"] != "array" or {"items", "maxItems"} <= part.keys(), path
         assert part.get("description") or path[-1] == "*", path
         assert part.get("examples"), path
 

@@ -215,8 +215,11 @@ def test_a_text_that_is_too_long_is_refused_unread():
     assert str(yaml12.LONGEST) in finding.hint
 
 
-def test_more_values_than_a_policy_has_are_refused():
-    assert "values" in the_wrong("- 1\n" * (yaml12.MOST + 1)).message
+def test_more_values_than_a_policy_has_are_refused(monkeypatch):
+    monkeypatch.setattr(yaml12, "MOST", 10)
+    finding = the_wrong("- 1\n" * 11)
+    assert "more than 10 values" in finding.message
+    assert finding.line == 10
 
 
 # ------------------------------------------------------------------------------------------- documents, tags, versions
@@ -249,6 +252,10 @@ def test_a_tag_is_refused_and_nothing_is_made_of_it(value):
     finding = the_wrong(f"a: {value}\n")
     assert (finding.line, finding.column, finding.path) == (1, 4, "a")
     assert "tag" in finding.message
+
+
+def test_a_finding_in_a_list_says_which_item():
+    assert the_wrong("a:\n  - x\n  - b: [!x y]\n").path == "a[1].b[0]"
 
 
 # ---------------------------------------------------------------------------------------------------------- characters
