@@ -8,8 +8,9 @@ the deque again; only the owner's thread writes it:
 - an interrupt may strike a poster between its two steps. Nothing is lost then: the letter is in the deque, and is read
   with the next one. The next one comes at once where it matters, since an interrupted caller posts that it left; and
   while anything is outstanding the owner looks by itself (`Keeper.NET`);
-- several posters may ring for the same turn. A superfluous ring costs some microseconds; a flag that posters share
-  could be left standing by an interrupt.
+- a ring gives up the interpreter's lock, so that the owner may take it and the poster waits for a whole turn. One ring
+  per sleep of the owner is enough: posters note for which sleep (`_slept`) they have rung, after they have. A note that
+  is missing, or late, costs a superfluous ring; none can be taken for the ring of another sleep.
 
 After `close`, letters are not run but returned to whoever can still answer for them: the `bury` function.
 """
@@ -52,23 +53,28 @@ class Mailbox:
         self._after = after
         self._bury = bury
         self._attentive = False
+        self._slept = 0
+        self._rung_for = -1
         self._closed = False
         self.reading = False
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have `function` called on the owner's thread; any thread may post."""
         self._letters.append((function, args))
-        if not self._attentive:
+        if not self._attentive and self._rung_for != self._slept:
             self._ring()
 
     def _ring(self) -> None:
         if self._closed:
             self._bury_all()
             return
+        sleep = self._slept
         try:
             self._loop.call_soon_threadsafe(self.read)
         except RuntimeError:  # closed since we looked
             self._bury_all()
+        else:
+            self._rung_for = sleep
 
     def read(self) -> None:
         """Run what is there. On the owner's thread only."""
@@ -88,6 +94,7 @@ class Mailbox:
             self.reading = False
             return
         self._after()
+        self._slept += 1
         self._attentive = self.reading = False
         if letters:
             self._loop.call_soon(self.read)
@@ -95,6 +102,7 @@ class Mailbox:
     def close(self) -> None:
         """Run nothing more. What is there, and what still comes, is buried."""
         self._closed = True
+        self._slept += 1
         self._attentive = False
         self._bury_all()
 
@@ -102,6 +110,7 @@ class Mailbox:
         """In a forked child: the letters, and the loop that would be rung, are the parent's."""
         self._letters.clear()
         self._closed = True
+        self._slept += 1
         self._attentive = False
 
     def _bury_all(self) -> None:
