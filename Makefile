@@ -82,7 +82,7 @@ endef
 define install
 	$(call environment,$(1))
 	@echo "Installing into $(1): $(strip $(2)) ..."
-	@$(1)/bin/python -m pip --disable-pip-version-check --no-input install --quiet $(3)
+	@$(1)/bin/python -m pip --disable-pip-version-check --no-input install -qq $(3)
 	@touch $@
 endef
 

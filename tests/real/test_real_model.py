@@ -98,9 +98,8 @@ def test_twelve_agents_and_three_cells_share_two_connections_without_one_refusal
 def run(cells: list[str], folder: Path) -> str:
     """Run the cells in a real kernel; return what the last one printed."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    Kernels(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute(
-        env=None
-    )
+    where = {"metadata": {"path": str(folder)}}
+    Kernels(notebook, timeout=240, kernel_name="python3", resources=where).execute()
     return "".join(output.text for output in notebook.cells[-1].outputs if output.output_type == "stream")
 
 
