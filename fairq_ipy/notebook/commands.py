@@ -29,11 +29,6 @@ def _whole(least: int) -> Callable[[str], int]:
     return convert
 
 
-def _priority(text: str) -> int | str:
-    """Return a level's number or, for the policy to look up, its name."""
-    return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else _name(text)
-
-
 def _name(text: str) -> str:
     if not text.strip():
         raise ValueError("an empty name")
@@ -73,9 +68,7 @@ _TENANT = Option(
 
 _ASK_OPTIONS = (
     _TENANT,
-    Option(
-        "--priority", "a level's number from 0 (soonest) to 9, or its name in the policy", "LEVEL", _priority, "levels"
-    ),
+    Option("--priority", "a level's number from 0 (soonest) to 9, or its name in the policy", "LEVEL", _name, "levels"),
     Option("--model", "the model; without it, the policy's", "NAME", _name, "models"),
     Option("--system", "a system message; in a chat it replaces the one before", "TEXT", prose=True),
     Option("--chat", "go on with this conversation; it counts as context", "NAME", _name, "chats"),

@@ -1,7 +1,8 @@
-"""Interrupts that come after a step instead of inside it.
+"""Interrupts that are told calmly, and interrupts that come after a step instead of inside it.
 
-Most code needs nothing of this: it gives back in ``finally`` what it took. It is for steps that cannot be done by
-halves, such as receiving a message of several parts: half of it is lost, and takes the next message with it.
+Most code needs nothing of the second kind: it gives back in ``finally`` what it took. It is for steps that
+cannot be done by halves, such as receiving a message of several parts: half of it is lost, and takes the next message
+with it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,19 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = ["Deferral", "interrupts_deferred"]
+__all__ = ["Deferral", "interrupts_deferred", "told_calmly"]
 
 Handler: TypeAlias = Callable[[int, FrameType | None], Any]
+
+
+@contextmanager
+def told_calmly() -> Generator[None]:
+    """Let IPython show an interrupt of this block as one line: the user knows where the stop button was pressed."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.__dict__["_render_traceback_"] = lambda *_args, **_kwargs: ["KeyboardInterrupt: stopped"]
+        raise
 
 
 class Deferral:

@@ -17,6 +17,7 @@ from fairq_ipy.notebook.commands import ASK, ASK_LINE, FAIRQ
 from fairq_ipy.notebook.document import Document, Lines
 from fairq_ipy.notebook.fairq import ACTIONS
 from fairq_ipy.notebook.hub import Hub
+from fairq_ipy.notebook.interrupts import told_calmly
 from fairq_ipy.notebook.output import say, show
 from fairq_ipy.notebook.question import question
 from fairq_ipy.notebook.surface import Surface
@@ -91,6 +92,10 @@ class FairqMagics(Magics):
     @_typed(line_cell_magic, "ask")
     def ask(self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> object:
         """Ask the model; ``%ask --help`` says how."""
+        with told_calmly():
+            return self._ask(line, cell, local_ns)
+
+    def _ask(self, line: str, cell: str | None, local_ns: Mapping[str, Any] | None) -> object:
         self.show_notices()
         command, names = ASK_LINE if cell is None else ASK, self._names(local_ns)
         parsed = command.parse(line, names)

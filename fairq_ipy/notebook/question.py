@@ -23,7 +23,7 @@ class Question:
 
     text: str
     tenant: str | None = None
-    priority: int | str | None = None
+    priority: str | None = None
     model: str | None = None
     system: str | None = None
     chat: str | None = None

@@ -29,15 +29,15 @@ _REASONS = {
     "offer": "for its turn",
 }
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MILLI, _TENTH, _TEN, _MINUTE, _HOUR, _DAY = 0.001, 0.1, 10, 60, 3600, 86_400
 
 
 def seconds(value: float) -> str:
-    """Return a span of time as people say it: ``0.42 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
-    if value < 0.001:  # noqa: PLR2004 - less than people can tell from nothing
-        return "0 s"
-    if value < 10:  # noqa: PLR2004 - below ten, a tenth is worth saying
-        return f"{value:.2g} s" if value < 1 else f"{value:.1f} s"
+    """Return a span of time as people say it: ``40 ms``, ``0.42 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if value < _TENTH:
+        return f"{value * 1000:.0f} ms" if value >= _MILLI else "0 s"
+    if value < _TEN:
+        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
     whole = round(value)
     if whole < _MINUTE:
         return f"{whole} s"

@@ -161,6 +161,11 @@ class Kernel:
         """Press the stop button."""
         self.manager.interrupt_kernel()
 
+    def restart(self) -> None:
+        """Press the restart button."""
+        self.manager.restart_kernel(now=False)
+        self.client.wait_for_ready(timeout=60)
+
     def complete(self, code: str) -> list[str]:
         """Press Tab at the end of `code`."""
         reply = self.client.complete(code, reply=True, timeout=10)
@@ -253,10 +258,10 @@ def kernel(bare_kernel: Kernel, policy: Path, mock: ScriptedEndpoint) -> Iterato
     """A kernel with the extension, whose policy names the scripted endpoint; it leaves nothing behind."""
     loaded = bare_kernel.run(f"import os; os.environ['FAIRQ_POLICY'] = {str(policy)!r}\n%load_ext fairq_ipy")
     assert loaded.error is None, loaded
+    bare_kernel.run("from fairq_ipy.session import session as fairq_session")
     yield bare_kernel
     if bare_kernel.value("'fairq_ipy' in get_ipython().extension_manager.loaded"):
-        bare_kernel.run("import fairq_ipy as fairq")
-        assert bare_kernel.value("[fairq.snapshot().in_flight, fairq.snapshot().queued]") == [0, 0]
+        assert bare_kernel.value("[fairq_session().snapshot().in_flight, fairq_session().snapshot().queued]") == [0, 0]
         mock.always(_plain())
         assert bare_kernel.run("%%ask\nstill there?").error is None
     assert mock.max_in_flight <= 2

