@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairq_ipy.transport.body import Pipe
     from fairq_ipy.transport.exchange import Exchange
 
-__all__ = ["Attempt", "Head", "Later"]
+__all__ = ["Attempt", "Head", "Later", "failure"]
 
 WHOLE: Final = 2**20
 """Bytes of a body that are handed over in one piece."""
@@ -52,6 +52,11 @@ _SAME_METHOD: Final = frozenset({307, 308})
 _UNSENT: Final = frozenset(
     {"ConnectError", "ConnectTimeout", "LocalProtocolError", "PoolTimeout", "ProxyError", "UnsupportedProtocol"}
 )
+
+
+def failure(error: BaseException) -> Receipt:
+    """Return what a call cost that ended in an error of the network before its answer began."""
+    return Receipt("unsent") if type(error).__name__ in _UNSENT else Receipt("failed", exact=True)
 
 
 class Head(NamedTuple):
@@ -346,8 +351,8 @@ class Attempt:
         """Return what it cost, however it ended."""
         exchange, meter = self._exchange, self.meter
         status = None if self._head is None else self._head.status
-        if error is not None and status is None and type(error).__name__ in _UNSENT:
-            return Receipt("unsent")
+        if error is not None and status is None and not exchange.gone:
+            return failure(error)
         if not self._complete:
             meter.end()
         if status is not None and status >= _ERROR:
@@ -355,6 +360,4 @@ class Attempt:
             return Receipt("cancelled" if exchange.gone else "failed", exact=True, status=status)
         if exchange.gone and not self._complete and not meter.finished:
             return meter.receipt("cancelled", status)
-        if status is None:
-            return Receipt("failed", exact=True)
         return meter.receipt(meter.outcome(complete=self._complete), status)

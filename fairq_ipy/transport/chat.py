@@ -18,8 +18,8 @@ from fairq_ipy.errors import ConfigurationError, EndpointError
 from fairq_ipy.transport import blame, refusals
 from fairq_ipy.transport.clients import Client, async_http_client, http_client
 from fairq_ipy.transport.exchange import Account
+from fairq_ipy.transport.governing import EXTENSION, Wish
 from fairq_ipy.transport.host import Host, Request, Response
-from fairq_ipy.transport.httpx_transport import EXTENSION, Wish
 from fairq_ipy.transport.library import load
 from fairq_ipy.transport.reply import Reply
 

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from fairq_ipy.transport import headers
 from fairq_ipy.transport.foreign import AsyncForeignTransport, ForeignTransport
+from fairq_ipy.transport.governing import FOLLOW, Caller
 from fairq_ipy.transport.host import Current, Host, Request, Response, Transport
-from fairq_ipy.transport.httpx_transport import FOLLOW, AsyncGovernedTransport, Caller, GovernedTransport
+from fairq_ipy.transport.httpx_transport import AsyncGovernedTransport, GovernedTransport
 from fairq_ipy.transport.library import Library, LibraryName, choose
 from fairq_ipy.transport.pools import Pool
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from fairq_ipy.errors import ConfigurationError
-from fairq_ipy.transport.body import AsyncBody, SyncBody
 
 __all__ = ["Library", "LibraryName", "choose", "load"]
+
+T = TypeVar("T")
 
 LibraryName: TypeAlias = Literal["auto", "httpx", "httpx2"]
 
@@ -25,21 +25,28 @@ NAMES: Final = ("httpx", "httpx2")
 _SDKS_ON_HTTPX2: Final = (("openai", 3), ("anthropic", 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """One of the two.
 
     Attributes:
         name: ``httpx`` or ``httpx2``.
         module: the module.
-        sync_body: `SyncBody` as the library's own kind of stream.
-        async_body: `AsyncBody` likewise.
     """
 
     name: str
     module: Any
-    sync_body: type[SyncBody]
-    async_body: type[AsyncBody]
+
+    def stream(self, kind: type[T]) -> type[T]:
+        """Return a class of byte streams as the library's own kind, sync or async; the same one each time."""
+        hashable: Any = kind
+        made: type[T] = _stream(self.module, hashable)
+        return made
+
+
+@functools.cache
+def _stream(module: Any, kind: Any) -> Any:  # noqa: ANN401 - classes that are found at run time
+    base = module.AsyncByteStream if hasattr(kind, "aclose") else module.SyncByteStream
+    return type(kind.__name__, (kind, base), {})
 
 
 @functools.cache
@@ -55,12 +62,7 @@ def load(name: str) -> Library:
         module = importlib.import_module(name)
     except ImportError as error:
         raise ConfigurationError(f"library={name!r} needs the package {name}: pip install {name}") from error
-    return Library(
-        name,
-        module,
-        type("SyncBody", (SyncBody, module.SyncByteStream), {}),
-        type("AsyncBody", (AsyncBody, module.AsyncByteStream), {}),
-    )
+    return Library(name, module)
 
 
 def choose(name: LibraryName = "auto") -> Library:

@@ -1,0 +1,159 @@
+"""What all governed transports share: which requests are theirs, who asks, and how an answer becomes a response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from fairq_ipy.core.messages import Place
+from fairq_ipy.core.model import Ticket
+from fairq_ipy.errors import ConfigurationError, FairqError
+from fairq_ipy.transport import headers, refusals, wire
+from fairq_ipy.transport.host import Current, Host, Request, Response
+from fairq_ipy.transport.library import Library
+from fairq_ipy.transport.refusals import RawHeaders
+
+__all__ = ["EXTENSION", "FOLLOW", "Call", "Caller", "Governing", "Wish"]
+
+T = TypeVar("T")
+
+EXTENSION: Final = "fairq"
+"""Key of a request's extensions for a `Wish`, and of a response's for the `Account` of its call."""
+
+FOLLOW: Final = "fairq_follow"
+"""Key of a request's extensions that says whether its client follows redirects."""
+
+# What the body of a request is read as, and the shape of an error depends on.
+_ROUTES: Final = ("chat/completions", "completions", "responses", "embeddings", "messages")
+
+_OURS: Final = frozenset({headers.TENANT, headers.PRIORITY})
+
+# Never sent on: what is meant for us, and hooks that are user code, which the keeper does not run.
+_HELD_BACK: Final = frozenset({EXTENSION, FOLLOW, "trace"})
+
+
+class Caller(NamedTuple):
+    """Who a client asks for.
+
+    Attributes:
+        current: returns the session.
+        library: the client's library.
+        tenant: who asks; ``None`` leaves it to the request and to the scope around the call.
+        priority: level; ``None`` likewise.
+    """
+
+    current: Current
+    library: Library
+    tenant: str | None = None
+    priority: int | str | None = None
+
+
+class Wish(NamedTuple):
+    """What our own front end wants of one call beyond HTTP; travels in the request's extensions.
+
+    Attributes:
+        tenant: who asks; ``None`` takes the client's.
+        priority: level; ``None`` likewise.
+        max_wait: seconds in the queue at the most.
+        deadline: on ``time.monotonic()``, when to give up altogether.
+        on_place: called on the caller's thread about four times a second while the call waits, then once with ``None``.
+    """
+
+    tenant: str | None = None
+    priority: int | str | None = None
+    max_wait: float | None = None
+    deadline: float | None = None
+    on_place: Callable[[Place | None], object] | None = None
+
+
+class Call(NamedTuple):
+    """One governed request.
+
+    Attributes:
+        host: the session that holds for it.
+        route: which of the governed paths it goes to.
+        wish: what our own front end wants of it; ``None`` for all other traffic.
+    """
+
+    host: Host
+    route: str
+    wish: Wish | None
+
+
+class Governing:
+    """The base of the governed transports.
+
+    Args:
+        caller: who asks.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def _call(self, request: Request) -> Call | None:
+        """Return the call that a request is; ``None`` for what is no call of the endpoint."""
+        headers.check(request.headers.raw)
+        if request.method != "POST":
+            return None
+        host = self._caller.current()
+        if not host.governs("POST", str(request.url)):
+            return None
+        path: str = request.url.path.rstrip("/")
+        route = next((route for route in _ROUTES if path.endswith("/" + route)), path)
+        wish = request.extensions.get(EXTENSION)
+        return Call(host, route, wish if isinstance(wish, Wish) else None)
+
+    def _ticket(self, call: Call, request: Request) -> tuple[Ticket, bool]:
+        """Return the ticket for a request whose body is in memory, and whether it asks for events.
+
+        Raises:
+            UnknownTenantError: the policy does not let that tenant ask.
+            ConfigurationError: there is no such level.
+        """
+        host, route, wish = call
+        named = {name.lower(): value.decode("latin-1") for name, value in request.headers.raw if name.lower() in _OURS}
+        asked_by = Wish() if wish is None else wish
+        identity = host.identify(
+            _first(asked_by.tenant, self._caller.tenant, named.get(headers.TENANT)),
+            _first(asked_by.priority, self._caller.priority, named.get(headers.PRIORITY)),
+        )
+        asked = wire.read(request.content, route)
+        ticket = Ticket(
+            host.keeper.next_id(),
+            identity.tenant,
+            identity.level,
+            asked.prompt_tokens,
+            asked.max_tokens,
+            asked.messages,
+            asked.model,
+            asked_by.max_wait,
+        )
+        return ticket, asked.stream
+
+    @staticmethod
+    def _stripped(request: Request) -> Request:
+        """Return `request` as it may be sent."""
+        raw = request.headers.raw
+        if not any(name.lower() in _OURS for name, _ in raw) and not (request.extensions.keys() & _HELD_BACK):
+            return request
+        return type(request)(
+            request.method,
+            request.url,
+            headers=[(name, value) for name, value in raw if name.lower() not in _OURS],
+            stream=request.stream,
+            extensions={key: value for key, value in request.extensions.items() if key not in _HELD_BACK},
+        )
+
+    def _refusal(self, error: FairqError, call: Call) -> Response:
+        """Return what the caller gets for an error of the queue, or raise it."""
+        if call.wish is not None or isinstance(error, ConfigurationError):
+            raise error
+        status, raw, body = refusals.synthetic(error, call.route)
+        return self._response(status, raw, self._caller.library.module.ByteStream(body), {})
+
+    def _response(self, status: int, raw: RawHeaders, stream: object, extensions: dict[str, Any]) -> Response:
+        return self._caller.library.module.Response(status, headers=raw, stream=stream, extensions=extensions)
+
+
+def _first(*values: T | None) -> T | None:
+    return next((value for value in values if value is not None), None)
