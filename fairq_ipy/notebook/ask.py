@@ -58,10 +58,10 @@ def ask(session: Session, conversations: Conversations, asked: Question, surface
         surface.stopped("stopped")
         raise
     except FairqError as failure:
-        surface.stopped(f"no answer: {failure.reason.replace('_', ' ')}")
+        surface.failed(f"no answer: {failure.reason.replace('_', ' ')}")
         raise
     except BaseException:
-        surface.stopped("no answer")
+        surface.failed("no answer")
         raise
     surface.done(answer.text, footer(answer))
     if asked.chat is not None:

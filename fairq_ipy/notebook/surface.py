@@ -1,7 +1,7 @@
 """Where an answer appears while it comes: one output of the cell, or a terminal.
 
-Both take the same four steps, in this order: `waiting` any number of times, `text` any number of times, and at the end
-`done` or `stopped`. What is shown at the end is exact, whatever was left out in between.
+Both take the same steps, in this order: `waiting` any number of times, `text` any number of times, and at the end one
+of `done`, `stopped` and `failed`. What is shown at the end is exact, whatever was left out in between.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Surface(Protocol):
 
     def stopped(self, words: str) -> None:
         """Keep what there is of the answer, and say why there is no more."""
+
+    def failed(self, words: str) -> None:
+        """Do the same where anything was shown; if not, the error alone says it all."""
 
 
 class CellSurface:
@@ -91,6 +94,11 @@ class CellSurface:
             self._publish(_line(words), metadata={})
         else:
             self._paint(_line(words))
+
+    def failed(self, words: str) -> None:
+        """Close what was begun."""
+        if self._begun:
+            self.stopped(words)
 
     def _paint(self, data: Mapping[str, str]) -> None:
         if data != self._shown:
@@ -148,6 +156,11 @@ class TerminalSurface:
         self._clear()
         fresh = not self._written or self._written.endswith("\n")
         self._put(f"{'' if fresh else chr(10)}[{words}]\n")
+
+    def failed(self, words: str) -> None:
+        """Close what was begun."""
+        if self._written or self._line:
+            self.stopped(words)
 
     def _clear(self) -> None:
         if self._line:

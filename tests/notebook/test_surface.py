@@ -117,6 +117,15 @@ def test_a_stop_in_the_queue_replaces_the_waiting_line(cell: Cell, surface: Cell
     assert cell.shown() == ["stopped"]
 
 
+def test_a_failure_closes_what_was_begun_and_begins_nothing(cell: Cell, clock: FakeClock) -> None:
+    CellSurface(cell.publish, clock=clock).failed("no answer")
+    assert cell.paints == []
+    begun = CellSurface(cell.publish, clock=clock)
+    begun.waiting("3 calls ahead")
+    begun.failed("no answer")
+    assert cell.shown() == ["no answer"]
+
+
 def test_an_answer_is_never_markup_of_ours(cell: Cell, surface: CellSurface) -> None:
     surface.done("</script><img src=x onerror=alert(1)>", "<b>footer</b>")
     assert "text/html" not in cell.paints[0]
@@ -177,6 +186,16 @@ def test_a_stop_in_a_terminal_is_a_line_of_its_own() -> None:
     surface.text("Hel")
     surface.stopped("stopped")
     assert out.getvalue() == "Hel\n[stopped]\n"
+
+
+def test_a_failure_in_a_terminal_closes_what_was_begun_and_begins_nothing() -> None:
+    out = io.StringIO()
+    surface = TerminalSurface(out)
+    surface.failed("no answer")
+    assert out.getvalue() == ""
+    surface.text("Hel")
+    surface.failed("no answer")
+    assert out.getvalue() == "Hel\n[no answer]\n"
 
 
 def test_an_answer_does_not_steer_the_terminal() -> None:
