@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from fairq_ipy.errors import ConfigurationError
@@ -71,6 +72,10 @@ def choose(name: LibraryName = "auto") -> Library:
     Raises:
         ConfigurationError: see `load`.
     """
+    # openai 3 takes httpx out of `sys.modules` from whichever thread makes a call, and fails on one that is half
+    # imported. So it is whole before the first client can be used, not when `ask` first needs it.
+    with suppress(ConfigurationError):
+        load("httpx")
     if name != "auto":
         return load(name)
     if any(_major(sdk) >= first for sdk, first in _SDKS_ON_HTTPX2):

@@ -37,18 +37,21 @@ import openai
 import fairq_ipy as fairq
 
 client = openai.OpenAI(base_url=BASE_URL, api_key="none", http_client=fairq.http_client(tenant="agents"))
-answers = {{}}
+answers, failures = {{}}, []
 
 def agent(number):
+    try:
+        answers[number] = answer(number)
+    except Exception as error:
+        failures.append(repr(error))
+
+def answer(number):
     asked = [{{"role": "user", "content": f"Say one thing about the number {{number}}."}}]
+    options = {{"model": "smollm2", "messages": asked, "max_tokens": {TOKENS}, "temperature": 0}}
     if number % 2:
-        chunks = client.chat.completions.create(
-            model="smollm2", messages=asked, max_tokens={TOKENS}, temperature=0, stream=True)
-        answers[number] = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
-    else:
-        answer = client.chat.completions.create(
-            model="smollm2", messages=asked, max_tokens={TOKENS}, temperature=0)
-        answers[number] = answer.choices[0].message.content
+        chunks = client.chat.completions.create(**options, stream=True)
+        return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    return client.chat.completions.create(**options).choices[0].message.content
 
 threads = [threading.Thread(target=agent, args=(number,)) for number in range({THREADS})]
 for thread in threads:
@@ -61,7 +64,7 @@ for thread in threads:
     thread.join()
 snapshot = fairq.snapshot()
 print(json.dumps({
-    "answers": answers, "mine": [asked0.text, asked1.text, asked2.text], "busy": busy,
+    "answers": answers, "failures": failures, "mine": [asked0.text, asked1.text, asked2.text], "busy": busy,
     "in_flight": snapshot.in_flight, "queued": snapshot.queued,
     "agents": snapshot.tenants["agents"].completed, "me": snapshot.tenants["me"].completed,
 }))
@@ -86,6 +89,7 @@ def test_twelve_agents_and_three_cells_share_two_connections_without_one_refusal
     with gateway.counting() as statuses:
         outcome = json.loads(run(cells, tmp_path))
 
+    assert not outcome["failures"]
     assert statuses == {200: THREADS + QUESTIONS}
     assert len(outcome["answers"]) == THREADS
     assert all(text.strip() for text in [*outcome["answers"].values(), *outcome["mine"]])
