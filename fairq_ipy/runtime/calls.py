@@ -57,7 +57,7 @@ def _work(block: PermitBlock, context: Context, function: Callable[[], Any], fut
     error: BaseException | None = None
     try:
         context.run(block.enter)
-        result = context.run(function)
+        result = _finished(context.run(function))
         outcome = "ok"
     except BaseException as caught:  # noqa: BLE001 - it is the caller's, on the other side
         error = caught
@@ -67,6 +67,17 @@ def _work(block: PermitBlock, context: Context, function: Callable[[], Any], fut
         future.get_loop().call_soon_threadsafe(_tell, future, result, error)
     except RuntimeError:  # the caller's loop is closed: nobody waits
         return
+
+
+def _finished(result: Any) -> Any:
+    """Return `result`, unless it is work that has not been done yet, which would go on without the permit."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise ConfigurationError(
+            "the function returned a coroutine that nobody has run; hand over the coroutine function itself, with its "
+            "arguments after it: fairq.submit(fetch, url) instead of fairq.submit(lambda: fetch(url))"
+        )
+    return result
 
 
 def _tell(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -90,7 +101,7 @@ def run(block: PermitBlock, gate: ThreadGate[Any], function: Callable[[], Any], 
     """
     if not asynchronous:
         with block:
-            return function()
+            return _finished(function())
     if asyncio._get_running_loop() is None:  # noqa: SLF001 - exported for exactly this question
         return asyncio.run(_under(block, function))
     helper = _Helper(gate)

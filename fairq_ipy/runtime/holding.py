@@ -137,12 +137,14 @@ class Holding:
         self._gate.resolve(offer)
 
     def refused(self, error: FairqError) -> None:
-        """Tell whoever waits: the caller of the block, or the inner call that was pushed back."""
-        resting = self._state == "resting"
+        """Tell whoever waits: the caller of the block, and the calls inside (pushed back, or the keeper closes)."""
         self._state = "over"
         self._gate.reject(error)
-        if resting:
-            self._let_queue(error)
+        loan, self._current = self._current, None
+        if loan is not None:
+            self._keeper.over(loan.ticket.id)
+            self._keeper.turn_away(loan.work, error)
+        self._let_queue(error)
 
     def _take_back(self, offer: Offer) -> None:
         if self._state == "offered" and offer is self._offer and offer.claim():

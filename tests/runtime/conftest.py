@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +102,17 @@ def keeper(make_keeper: Callable[..., Keeper]) -> Keeper:
 @pytest.fixture
 def probe(keeper: Keeper) -> Callable[..., Probe]:
     return lambda **options: Probe(keeper, **options)
+
+
+@contextlib.contextmanager
+def taken(keeper: Keeper) -> Iterator[Probe]:
+    """Hold a slot from nowhere: what runs inside inherits no permit."""
+    call = Probe(keeper).submit("somebody else")
+    call.wait()
+    try:
+        yield call
+    finally:
+        call.end()
 
 
 @pytest.fixture
