@@ -1,0 +1,101 @@
+"""A real endpoint, a real queue in front of it, and after every test the look whether both are clean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairq_ipy import policy
+from fairq_ipy.core.messages import Snapshot
+from fairq_ipy.core.model import Backpressure, Limits
+from fairq_ipy.session import Session
+from fairq_ipy.testing import ScriptedEndpoint
+from fairq_ipy.transport import clients
+
+QUICK = Backpressure(base=0.02, max_hold=5.0)
+
+
+def chat_body(text: str = "hello", **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], **more}
+
+
+def settled(session: Session, timeout: float = 5.0) -> Snapshot:
+    """Return the books once nothing runs or waits. What a caller left behind is cleared up on other threads."""
+    end = time.monotonic() + timeout
+    while True:
+        now = session.snapshot()
+        if not now.in_flight and not now.queued:
+            return now
+        assert time.monotonic() < end, f"still {now.in_flight} in flight and {now.queued} queued"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def mock() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def queue(mock: ScriptedEndpoint) -> Iterator[Callable[..., Session]]:
+    """Make sessions in front of the mock; arguments are those of `Limits`, of the endpoint (``stream_usage``, ``paths``,
+    ``base_url``, ``model``, ``api_key_env``) and of the policy."""
+    made: list[tuple[Session, int]] = []
+
+    def make(concurrency: int = 2, **options: Any) -> Session:
+        settings = policy.builtin()
+        of_limits = {name: options.pop(name) for name in list(options) if name in Limits.__slots__}
+        of_endpoint = {name: options.pop(name) for name in list(options) if hasattr(settings.endpoint, name)}
+        endpoint = replace(settings.endpoint, **{"base_url": mock.base_url, "api_key_env": None, **of_endpoint})
+        limits = Limits(**{"concurrency": concurrency, "queue": None, **of_limits})
+        rules = replace(settings.rules, **{"limits": limits, "backpressure": QUICK, **options})
+        session = Session(replace(settings, endpoint=endpoint, rules=rules), watch=None)
+        made.append((session, concurrency))
+        return session
+
+    yield make
+    gc.collect()
+    for session, concurrency in made:
+        if not session.closed:
+            settled(session)
+            session.keeper.call(lambda core, _now: core.check())
+            session.close()
+        assert mock.max_in_flight <= concurrency
+
+
+@pytest.fixture(params=["httpx", "httpx2"])
+def library(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def client(queue: Callable[..., Session]) -> Iterator[Callable[..., Any]]:
+    """Make sync clients that are closed in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(session: Session | None = None, **options: Any) -> Any:
+            return stack.enter_context(clients.http_client(session or queue(), **options))
+
+        yield make
+
+
+@contextlib.asynccontextmanager
+async def async_client(session: Session, **options: Any) -> AsyncIterator[Any]:
+    async with clients.async_http_client(session, **options) as made:
+        yield made
+
+
+def run(coroutine: Any) -> Any:
+    """Run a coroutine on a loop of its own; what it leaves undone is an error."""
+    with asyncio.Runner() as runner:
+        result = runner.run(coroutine)
+        left = asyncio.all_tasks(runner.get_loop())
+        assert not left
+        return result
