@@ -55,7 +55,7 @@ def ask(session: Session, conversations: Conversations, asked: Question, surface
             on_place=placed,
         )
     except KeyboardInterrupt:
-        surface.stopped("stopped")
+        surface.ended("stopped")
         raise
     except FairqError as failure:
         surface.failed(f"no answer: {failure.reason.replace('_', ' ')}")

@@ -143,7 +143,14 @@ FAIRQ = Command(
                 "what happened to one call",
                 Operand("ticket", "TICKET", "number of the call, from %fairq log or from an error", required=True),
             ),
-            _command("demo", "100 mixed requests to a busy endpoint, without the queue and with it"),
+            _command(
+                "demo",
+                "100 mixed requests to a busy endpoint of its own, without the queue and with it; half a minute",
+                options=(
+                    Option("--fast", "make all times shorter: about ten seconds"),
+                    Option("--seed", "other work of the same kind", "N", _whole(0), default=0),
+                ),
+            ),
         )
     ),
 )

@@ -37,11 +37,10 @@ def load(shell: InteractiveShell) -> None:
     unload(shell)
     kernel = getattr(shell, "kernel", None)
     pump = comm_pump(kernel)
-    hub, text = Hub(pump), CellText(shell.transform_cell)
-    if kernel is None:
-        magics = FairqMagics(shell, hub, text, TerminalSurface, lambda: say("(the answer above)"))
-    else:
-        magics = FairqMagics(shell, hub, text, lambda: _cell_surface(shell, pump), lambda: None)
+    hub = Hub(TerminalSurface if kernel is None else lambda: _cell_surface(shell, pump), pump)
+    # A terminal has printed "Out[3]: " by the time an answer that was shown already is to be shown.
+    above = (lambda: say("(the answer above)")) if kernel is None else (lambda: None)
+    magics = FairqMagics(shell, hub, CellText(shell.transform_cell), above)
     shell.register_magics(magics)
     hooks = Hooks(shell, magics)
     magics.take_off = hooks.take_off

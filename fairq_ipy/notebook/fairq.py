@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.error import UsageError
 
@@ -17,10 +15,15 @@ from fairq_ipy.notebook.arguments import unknown
 from fairq_ipy.notebook.calls import latest
 from fairq_ipy.notebook.document import Document, shorten
 from fairq_ipy.notebook.hub import Hub
+from fairq_ipy.notebook.wording import seconds
+
+if TYPE_CHECKING:
+    from fairq_ipy.demo.experiment import Progress
 
 __all__ = ["ACTIONS"]
 
-Action: TypeAlias = Callable[[Hub, Mapping[str, Any]], Document | None]
+# an action returns what the cell shows: a document, or the demo's report, which shows itself
+Action: TypeAlias = Callable[[Hub, Mapping[str, Any]], object]
 
 
 def _status(hub: Hub, _values: Mapping[str, Any]) -> Document:
@@ -94,7 +97,8 @@ def _log(hub: Hub, values: Mapping[str, Any]) -> Document:
     if values["tenant"] is not None:
         _check_known(hub, "%fairq log", values["tenant"])
     keeper = session.keeper
-    calls = keeper.call(lambda _core, _now: latest(keeper.journal, values["number"], values["tenant"]))
+    lines = keeper.call(lambda _core, _now: list(keeper.journal))  # copied there, read here: the queue goes on
+    calls = latest(lines, values["number"], values["tenant"])
     return views.log(calls, session.settings.rules, keeper.wall.shift())
 
 
@@ -106,11 +110,22 @@ def _story(hub: Hub, values: Mapping[str, Any]) -> Document:
     return views.story(ticket, hub.session().keeper.story(ticket))
 
 
-def _demo(_hub: Hub, _values: Mapping[str, Any]) -> None:
-    command = importlib.import_module("fairq_ipy.demo.command")
-    parser = argparse.ArgumentParser(prog="%fairq demo")
-    command.add_arguments(parser)
-    command.main(parser.parse_args([]))
+def _demo(hub: Hub, values: Mapping[str, Any]) -> object:
+    from fairq_ipy.demo import command
+
+    surface = hub.surface()
+
+    def progress(now: Progress) -> None:
+        how = "each for itself" if now.mode == "uncoordinated" else "through one queue"
+        surface.waiting(f"{how}: {now.done} of {now.total} done, {now.refused} refused, {seconds(now.seconds)}")
+
+    try:
+        report = command.run(fast=values["fast"], seed=values["seed"], progress=progress)
+    except BaseException:
+        surface.ended("stopped")
+        raise
+    surface.ended("100 requests, twice: each for itself, and through one queue")
+    return report
 
 
 ACTIONS: Mapping[str, Action] = {

@@ -15,6 +15,7 @@ from fairq_ipy.notebook.completion import Values
 from fairq_ipy.notebook.document import shorten
 from fairq_ipy.notebook.notices import Notices
 from fairq_ipy.notebook.question import Conversations
+from fairq_ipy.notebook.surface import Surface
 from fairq_ipy.notebook.views import source_name
 from fairq_ipy.notebook.wording import seconds
 from fairq_ipy.session import Notice, PolicyBroken, PolicyLoaded, Session, front
@@ -29,10 +30,12 @@ class Hub:
     mended. Calls are never governed by other rules than the file says.
 
     Args:
+        surface: makes a place where an answer can appear.
         idle: called about 20 times a second while the main thread waits; ``None`` for nothing.
     """
 
-    def __init__(self, idle: Callable[[], None] | None = None) -> None:
+    def __init__(self, surface: Callable[[], Surface], idle: Callable[[], None] | None = None) -> None:
+        self.surface = surface
         self.conversations = Conversations()
         self.notices = Notices()
         self.idle = idle

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, needs_local_scope, no_var_expand
 
-from fairq_ipy.notebook.answer import CellAnswer
 from fairq_ipy.notebook.arguments import unknown
-from fairq_ipy.notebook.ask import ask, dry_run
 from fairq_ipy.notebook.cell import CellText
 from fairq_ipy.notebook.commands import ASK, ASK_LINE, FAIRQ
 from fairq_ipy.notebook.document import Document, Lines
@@ -20,7 +18,6 @@ from fairq_ipy.notebook.hub import Hub
 from fairq_ipy.notebook.interrupts import told_calmly
 from fairq_ipy.notebook.output import say, show
 from fairq_ipy.notebook.question import question
-from fairq_ipy.notebook.surface import Surface
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -43,7 +40,6 @@ class FairqMagics(Magics):
         shell: where they are registered.
         hub: what they work with.
         text: knows the cell as it was typed.
-        surface: makes the place where an answer appears.
         above: stands for an answer that its own cell has shown already.
 
     Attributes:
@@ -55,13 +51,11 @@ class FairqMagics(Magics):
         shell: InteractiveShell,
         hub: Hub,
         text: CellText,
-        surface: Callable[[], Surface],
         above: Callable[[], None],
     ) -> None:
         super().__init__(shell)
         self.hub = hub
         self.text = text
-        self.surface = surface
         self.above = above
         self.take_off: Callable[[], None] | None = None
 
@@ -70,8 +64,12 @@ class FairqMagics(Magics):
     @_typed(no_var_expand)
     @_typed(needs_local_scope)
     @_typed(line_magic, "fairq")
-    def fairq(self, line: str, local_ns: Mapping[str, Any] | None = None) -> Document | None:
+    def fairq(self, line: str, local_ns: Mapping[str, Any] | None = None) -> object:
         """Look at the queue and steer it; ``%fairq --help`` says how."""
+        with told_calmly():
+            return self._fairq(line, local_ns)
+
+    def _fairq(self, line: str, local_ns: Mapping[str, Any] | None) -> object:
         self.show_notices()
         word, _, rest = line.strip().partition(" ")
         word = word.rstrip(";")
@@ -96,6 +94,10 @@ class FairqMagics(Magics):
             return self._ask(line, cell, local_ns)
 
     def _ask(self, line: str, cell: str | None, local_ns: Mapping[str, Any] | None) -> object:
+        # what sends a question costs a third of the loading time, and is first needed here
+        from fairq_ipy.notebook.answer import CellAnswer
+        from fairq_ipy.notebook.ask import ask, dry_run
+
         self.show_notices()
         command, names = ASK_LINE if cell is None else ASK, self._names(local_ns)
         parsed = command.parse(line, names)
@@ -107,7 +109,7 @@ class FairqMagics(Magics):
         session = self.hub.session()
         if asked.dry_run:
             return dry_run(session, self.hub.conversations, asked)
-        answer = CellAnswer.of(ask(session, self.hub.conversations, asked, self.surface()), self._shown_here())
+        answer = CellAnswer.of(ask(session, self.hub.conversations, asked, self.hub.surface()), self._shown_here())
         if asked.out is not None:
             self.user_ns[asked.out] = answer
         return answer

@@ -1,7 +1,7 @@
 """Where an answer appears while it comes: one output of the cell, or a terminal.
 
 Both take the same steps, in this order: `waiting` any number of times, `text` any number of times, and at the end one
-of `done`, `stopped` and `failed`. What is shown at the end is exact, whatever was left out in between.
+of `done`, `ended` and `failed`. What is shown at the end is exact, whatever was left out in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Surface(Protocol):
     def done(self, text: str, footer: str) -> None:
         """Show the whole answer, and what it took."""
 
-    def stopped(self, words: str) -> None:
+    def ended(self, words: str) -> None:
         """Keep what there is of the answer, and say why there is no more."""
 
     def failed(self, words: str) -> None:
@@ -87,7 +87,7 @@ class CellSurface:
         self._paint(_markdown(text) if text.strip() else _line("the answer is empty"))
         self._publish(_line(footer), metadata={})
 
-    def stopped(self, words: str) -> None:
+    def ended(self, words: str) -> None:
         """Show what came so far exactly, and the words."""
         if self._pieces:
             self._paint(_markdown("".join(self._pieces)))
@@ -98,7 +98,7 @@ class CellSurface:
     def failed(self, words: str) -> None:
         """Close what was begun."""
         if self._begun:
-            self.stopped(words)
+            self.ended(words)
 
     def _paint(self, data: Mapping[str, str]) -> None:
         if data != self._shown:
@@ -151,7 +151,7 @@ class TerminalSurface:
             self._put(clean[len(self._written) :])
         self._put(f"{'' if clean.endswith(chr(10)) or not clean else chr(10)}[{footer}]\n")
 
-    def stopped(self, words: str) -> None:
+    def ended(self, words: str) -> None:
         """Write the words on a line of their own."""
         self._clear()
         fresh = not self._written or self._written.endswith("\n")
@@ -160,7 +160,7 @@ class TerminalSurface:
     def failed(self, words: str) -> None:
         """Close what was begun."""
         if self._written or self._line:
-            self.stopped(words)
+            self.ended(words)
 
     def _clear(self) -> None:
         if self._line:

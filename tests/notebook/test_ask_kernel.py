@@ -118,9 +118,9 @@ def test_the_waiting_line_says_that_it_is_paused_and_a_resume_from_elsewhere_is_
 
 
 def test_the_waiting_line_says_how_long_the_endpoint_rests(kernel: Any, mock: ScriptedEndpoint) -> None:
-    mock.reply(error(429, retry_after=2))
+    mock.reply(error(429, retry_after=1))
     cell = kernel.send("%%ask\nhello")
-    kernel.shows(cell, "waits since the endpoint asked for a rest, 1.")
+    kernel.shows(cell, "waits since the endpoint asked for a rest, 0.")
     assert kernel.finish(cell).shown[0] == "hello"
 
 

@@ -176,6 +176,32 @@ def test_a_story_of_no_number_is_a_usage_error(shell: Any) -> None:
 # ---------------------------------------------------------------------------------------------------------- the rest
 
 
+def test_the_demo_shows_how_far_it_is_and_returns_its_report(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairq_ipy.demo import command
+    from fairq_ipy.demo.experiment import Progress
+
+    def run(*, fast: bool, seed: int, progress: Any) -> str:
+        progress(Progress("coordinated", 7, 100, 0, 1.5))
+        return f"{fast} {seed}"
+
+    monkeypatch.setattr(command, "run", run)
+    assert shell.run("%fairq demo --fast --seed 3") == "True 3"
+    assert "[100 requests, twice: each for itself, and through one queue]" in shell.stdout
+
+
+def test_a_demo_that_is_stopped_says_so(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairq_ipy.demo import command
+
+    def run(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        shell.run("%fairq demo")
+    assert "[stopped]" in shell.stdout
+    assert "KeyboardInterrupt: stopped" in shell.stdout
+
+
 def test_a_word_that_is_none_is_a_usage_error_with_the_nearest(shell: Any) -> None:
     with pytest.raises(UsageError, match=r"there is no command 'pauze'; did you mean pause\?"):
         shell.run("%fairq pauze logs")

@@ -107,13 +107,13 @@ def test_an_empty_answer_says_so(cell: Cell, surface: CellSurface) -> None:
 def test_a_stop_keeps_what_came(cell: Cell, surface: CellSurface) -> None:
     surface.text("Hel")
     surface.text("lo")
-    surface.stopped("stopped")
+    surface.ended("stopped")
     assert cell.shown() == ["Hello", "stopped"]
 
 
 def test_a_stop_in_the_queue_replaces_the_waiting_line(cell: Cell, surface: CellSurface) -> None:
     surface.waiting("3 calls ahead")
-    surface.stopped("stopped")
+    surface.ended("stopped")
     assert cell.shown() == ["stopped"]
 
 
@@ -184,7 +184,7 @@ def test_a_stop_in_a_terminal_is_a_line_of_its_own() -> None:
     out = io.StringIO()
     surface = TerminalSurface(out)
     surface.text("Hel")
-    surface.stopped("stopped")
+    surface.ended("stopped")
     assert out.getvalue() == "Hel\n[stopped]\n"
 
 
