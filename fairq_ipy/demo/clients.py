@@ -16,6 +16,7 @@ import httpx
 from fairq_ipy import policy
 from fairq_ipy.demo.workload import DEVELOPERS, Job, Kind
 from fairq_ipy.session import Session
+from fairq_ipy.transport.clients import http_client
 
 __all__ = ["Answer", "Calls", "Governed", "Stock", "ask", "policy_text"]
 
@@ -36,6 +37,12 @@ class Answer(NamedTuple):
 
 class Calls(Protocol):
     """The clients of one run."""
+
+    def greet(self) -> None:
+        """Send one small question through each client, one after the other.
+
+        The first call of a process loads code and opens connections; neither is what a run measures.
+        """
 
     def call(self, job: Job) -> Answer:
         """Do `job`; called on many threads at once."""
@@ -59,6 +66,11 @@ class Stock:
         self._chance = random.Random(seed)
         self._stop = threading.Event()
         self._clients = {name: httpx.Client(timeout=TIMEOUT, trust_env=False) for name in DEVELOPERS}
+
+    def greet(self) -> None:
+        """Open the connections."""
+        for client in self._clients.values():
+            _greet(client, self._base_url)
 
     def call(self, job: Job) -> Answer:
         """Send, and on a refusal send again up to two times."""
@@ -94,8 +106,6 @@ class Governed:
     """
 
     def __init__(self, base_url: str, *, slots: int) -> None:
-        from fairq_ipy.transport.clients import http_client
-
         self._base_url = base_url
         self._session = Session(policy.loads(policy_text(base_url, slots), "the demo's policy"), watch=None)
         kinds: tuple[Kind, ...] = get_args(Kind)
@@ -104,6 +114,11 @@ class Governed:
             for name in DEVELOPERS
             for kind in kinds
         }
+
+    def greet(self) -> None:
+        """Open the connections, and have the queue and its transports loaded."""
+        for client in self._clients.values():
+            _greet(client, self._base_url)
 
     def call(self, job: Job) -> Answer:
         """Send once; the queue says when."""
@@ -154,6 +169,11 @@ def ask(client: httpx.Client, base_url: str, job: Job) -> tuple[int | None, str 
             return answer.status_code, _streamed(answer) if answer.is_success else None
     except httpx.HTTPError:
         return None, None
+
+
+def _greet(client: httpx.Client, base_url: str) -> None:
+    body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
+    client.post(f"{base_url}/chat/completions", json=body).raise_for_status()
 
 
 def _whole(answer: httpx.Response) -> str:

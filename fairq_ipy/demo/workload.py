@@ -19,10 +19,12 @@ Kind: TypeAlias = Literal["interactive", "batch"]
 DEVELOPERS: Final = ("ada", "ben", "chi", "dora", "eli")
 
 _REVIEWS: Final = 6
-_BATCHES: Final = ((0.0, 0.12), (0.3, 0.5))
-"""When the two batches of a developer start, as shares of the time that all the work takes at least."""
+_BATCHES: Final = ((0.0, 0.2), (0.35, 0.6))
+"""When the two batches of a developer start, as shares of the time that all the work takes at least. The first two
+developers start at once."""
 _BATCH: Final = 7
-_REVIEWS_WITHIN: Final = (0.03, 0.92)
+_AT_ONCE: Final = 2
+_REVIEWS_WITHIN: Final = (0.03, 0.8)
 
 _VERBS: Final = ("parse", "load", "merge", "render", "retry", "collect", "sort", "check", "send", "split")
 _NOUNS: Final = ("rows", "config", "orders", "report", "tokens", "events", "users", "paths", "prices", "logs")
@@ -67,7 +69,7 @@ def workload(seed: int, *, speed: float, slots: int) -> list[Job]:
     wanted: list[tuple[float, str, Kind]] = []
     for at, developer in enumerate(DEVELOPERS):
         for number, (earliest, latest) in enumerate(_BATCHES):
-            start = 0.0 if at == number == 0 else chance.uniform(earliest, latest)
+            start = 0.0 if number == 0 and at < _AT_ONCE else chance.uniform(earliest, latest)
             wanted += [(start, developer, "batch")] * _BATCH
         wanted += [(chance.uniform(*_REVIEWS_WITHIN), developer, "interactive") for _ in range(_REVIEWS)]
     wanted.sort()
