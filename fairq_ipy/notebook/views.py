@@ -11,7 +11,7 @@ from fairq_ipy.core.messages import BudgetState, Snapshot, TenantSnapshot
 from fairq_ipy.core.model import Policy
 from fairq_ipy.errors import Finding
 from fairq_ipy.notebook.calls import Call
-from fairq_ipy.notebook.document import Block, Cell, Chip, Document, Lines, Number, Paragraph, Pre, Table, shorten
+from fairq_ipy.notebook.document import Block, Cell, Chip, Document, Lines, Number, Paragraph, Pre, Table, Tone, shorten
 from fairq_ipy.notebook.wording import count, hold_words, level_name, plural, seconds, state_chip
 from fairq_ipy.policy import Settings
 
@@ -30,7 +30,7 @@ __all__ = [
     "tenants",
 ]
 
-_OUTCOMES = {"ok": "good", "running": "busy", "waiting": "busy", "cancelled": "idle", "unsent": "idle"}
+_OUTCOMES: dict[str, Tone] = {"ok": "good", "running": "busy", "waiting": "busy", "cancelled": "idle", "unsent": "idle"}
 
 
 def note(text: str) -> Document:
@@ -229,7 +229,7 @@ def _log_row(call: Call, names: Mapping[int, str], shift: float) -> tuple[Cell, 
         time.strftime("%H:%M:%S", time.localtime(call.asked + shift)),
         shorten(call.tenant),
         level_name(call.level, dict(names)),
-        Chip(call.outcome, _OUTCOMES.get(call.outcome, "bad")),  # type: ignore[arg-type]
+        Chip(call.outcome, _OUTCOMES.get(call.outcome, "bad")),
         Number("" if call.waited is None else seconds(call.waited)),
         Number("" if call.service is None else seconds(call.service)),
         Number("" if call.tokens is None else f"{about}{count(call.tokens)}"),

@@ -14,6 +14,7 @@ from fairq_ipy.session.kernel import Session
 
 if TYPE_CHECKING:
     from fairq_ipy.transport.chat import Answer
+    from fairq_ipy.transport.library import LibraryName
 
 __all__ = [
     "aask",
@@ -242,7 +243,7 @@ def governed(tenant: str | Callable[..., Any] | None = None, priority: int | str
 
 
 def http_client(
-    tenant: str | None = None, priority: int | str | None = None, library: str = "auto", **client_kwargs: Any
+    tenant: str | None = None, priority: int | str | None = None, library: LibraryName = "auto", **client_kwargs: Any
 ) -> Any:  # noqa: ANN401 - httpx.Client or httpx2.Client, whichever is asked for
     """Return a client to hand to an SDK, whose calls of the endpoint pass the queue.
 
@@ -258,7 +259,7 @@ def http_client(
 
 
 def async_http_client(
-    tenant: str | None = None, priority: int | str | None = None, library: str = "auto", **client_kwargs: Any
+    tenant: str | None = None, priority: int | str | None = None, library: LibraryName = "auto", **client_kwargs: Any
 ) -> Any:  # noqa: ANN401 - httpx.AsyncClient or httpx2.AsyncClient, whichever is asked for
     """Do as `http_client`, for an SDK's asynchronous side."""
     from fairq_ipy.transport import clients

@@ -136,7 +136,7 @@ def _kinds(library: Library) -> _Kinds:
     module = library.module
 
     # The bases are only known at run time.
-    class GovernedClient(_Governing, module.Client):  # type: ignore[name-defined, misc]
+    class GovernedClient(_Governing, module.Client):  # type: ignore[name-defined, misc] # see above
         """A client whose model calls pass the queue."""
 
         _governed, _foreign = GovernedTransport, ForeignTransport
@@ -145,7 +145,7 @@ def _kinds(library: Library) -> _Kinds:
             _say_whether_to_follow(request, *args, **kwargs)
             return super()._send_handling_redirects(request, *args, **kwargs)
 
-    class GovernedAsyncClient(_Governing, module.AsyncClient):  # type: ignore[name-defined, misc]
+    class GovernedAsyncClient(_Governing, module.AsyncClient):  # type: ignore[name-defined, misc] # see above
         """An async client whose model calls pass the queue."""
 
         _governed, _foreign = AsyncGovernedTransport, AsyncForeignTransport
