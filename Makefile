@@ -23,7 +23,7 @@ demo: $(VENV)/.demo  ## play the quick start in a real kernel, then 100 requests
 	@printf '\nTry it yourself:  make lab   (JupyterLab on the examples, with the same built-in endpoint)\n'
 
 lab: $(VENV)/.demo  ## open JupyterLab on the examples, with the built-in endpoint
-	@cd examples && ../$(PY) -m jupyterlab $(LAB_ARGS)
+	@cd examples && ../$(PY) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 test: $(VENV)/.test $(VENV6)/.kernel  ## run the tests (PYTEST_ARGS="-k word" for some of them)
 	@FAIRQ_KERNEL6=$(CURDIR)/$(VENV6)/bin/python $(PY) -m pytest --cov --cov-report= $(PYTEST_ARGS)
