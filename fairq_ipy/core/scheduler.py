@@ -113,11 +113,11 @@ class Scheduler:
         """
         effects: list[Effect] = []
         queue = self._queue
-        self._now = now
         if (queue.deadlines or queue.cooling) and queue.due_at() <= now:
             self._reject_impossible(event)
             self._tick(event, now, effects)
         self._handlers[type(event)](event, now, effects)
+        self._now = now
         if queue.listed and queue.in_flight < queue.open:
             admit(queue, now, effects)
         else:
