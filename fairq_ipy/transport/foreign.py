@@ -16,7 +16,7 @@ from typing import Final, Self
 from fairq_ipy.core.model import Receipt
 from fairq_ipy.errors import EndpointError, FairqError
 from fairq_ipy.runtime.gate import Gate, LoopGate, ThreadGate
-from fairq_ipy.runtime.holding import Holding, Offer
+from fairq_ipy.runtime.holding import Offer
 from fairq_ipy.runtime.work import Permit
 from fairq_ipy.transport import refusals
 from fairq_ipy.transport.attempt import Head, Later, failure
@@ -24,23 +24,13 @@ from fairq_ipy.transport.exchange import Account
 from fairq_ipy.transport.governing import EXTENSION, Call, Caller, Governing
 from fairq_ipy.transport.host import Request, Response, Transport
 from fairq_ipy.transport.meter import Meter
+from fairq_ipy.transport.passing import passing
+from fairq_ipy.transport.turn import Turn
 from fairq_ipy.transport.watched import AsyncWatched, SyncWatched, Watched, check_deadlock
 
 __all__ = ["AsyncForeignTransport", "ForeignTransport"]
 
 _ERROR: Final = 400
-
-
-class _Turn(Holding):
-    """A permit for one call, which goes back into the queue when the endpoint says "later"."""
-
-    __slots__ = ()
-
-    def push_back(self, gate: Gate[Offer], status: int, retry_after: float | None) -> None:
-        """Wait at `gate` for the next admission. On the keeper's thread."""
-        if self._state in {"offered", "held"}:
-            self._state, self._gate = "waiting", gate
-            self._keeper.backoff(self.ticket.id, status=status, retry_after=retry_after)
 
 
 class _Foreign(Governing):
@@ -57,15 +47,15 @@ class _Foreign(Governing):
 
     def _begin(
         self, call: Call, request: Request, gate: Gate[Offer], loop: AbstractEventLoop | None
-    ) -> tuple[_Turn, bool]:
+    ) -> tuple[Turn, bool]:
         """Return a turn that waits at `gate`, still to be submitted, and whether the request asks for events."""
         keeper = call.host.keeper
         check_deadlock(keeper)
         ticket, streaming = self._ticket(call, request)
-        return _Turn(keeper, ticket, gate, loop), streaming
+        return Turn(keeper, ticket, gate, loop), streaming
 
     def _watched(
-        self, response: Response, kind: type[Watched], turn: _Turn, permit: Permit, call: Call, *, streaming: bool
+        self, response: Response, kind: type[Watched], turn: Turn, permit: Permit, call: Call, *, streaming: bool
     ) -> Response:
         """Return a response whose body is metered and holds the permit until it is closed."""
         account = Account(permit.ticket, turn.ticket.tenant, permit.attempt, permit.waited)
@@ -84,16 +74,14 @@ class _Foreign(Governing):
         status, raw, body = response.status_code, response.headers.raw, response.content
         return Later(Head(status, raw, {}, body), status, refusals.retry_after(raw, time.time()))
 
-    def _last_word(self, said: Later, turn: _Turn, attempts: int) -> Response:
+    def _last_word(self, said: Later, turn: Turn, attempts: int) -> Response:
         """Return an endpoint's refusal as the caller gets it."""
         head = said.head.final()
         account = Account(turn.ticket.id, turn.ticket.tenant, attempts)
         body = self._caller.library.module.ByteStream(head.body or b"")
         return self._response(head.status, head.headers, body, {EXTENSION: account})
 
-    def _refused(
-        self, error: FairqError, call: Call, turn: _Turn | None, said: Later | None, attempts: int
-    ) -> Response:
+    def _refused(self, error: FairqError, call: Call, turn: Turn | None, said: Later | None, attempts: int) -> Response:
         """Return what the caller gets for an error of the queue: that, or the endpoint's answer that led to it."""
         self._give_back(error, call, turn)
         if turn is not None and said is not None and isinstance(error, EndpointError):
@@ -101,7 +89,7 @@ class _Foreign(Governing):
         return self._refusal(error, call)
 
     @staticmethod
-    def _give_back(error: BaseException, call: Call, turn: _Turn | None) -> None:
+    def _give_back(error: BaseException, call: Call, turn: Turn | None) -> None:
         """Give back whatever is held, or leave the queue."""
         if turn is not None:
             receipt = failure(error) if isinstance(error, Exception) else Receipt("cancelled")
@@ -118,7 +106,7 @@ class ForeignTransport(_Foreign):
             return self._inner.handle_request(self._stripped(request))
         request.read()
         keeper = call.host.keeper
-        turn: _Turn | None = None
+        turn: Turn | None = None
         said: Later | None = None
         attempts = 0
         try:
@@ -128,7 +116,8 @@ class ForeignTransport(_Foreign):
             while True:
                 permit = gate.wait().permit
                 attempts = permit.attempt
-                response = self._inner.handle_request(self._stripped(request))
+                with passing():
+                    response = self._inner.handle_request(self._stripped(request))
                 if not refusals.refuses(response.status_code):
                     return self._watched(response, SyncWatched, turn, permit, call, streaming=streaming)
                 response.read()
@@ -168,7 +157,7 @@ class AsyncForeignTransport(_Foreign):
             return await self._inner.handle_async_request(self._stripped(request))
         await request.aread()
         keeper = call.host.keeper
-        turn: _Turn | None = None
+        turn: Turn | None = None
         said: Later | None = None
         attempts = 0
         try:
@@ -184,7 +173,8 @@ class AsyncForeignTransport(_Foreign):
                     keeper.post(turn.again, gate)
                     continue
                 attempts = offer.permit.attempt
-                response = await self._inner.handle_async_request(self._stripped(request))
+                with passing():
+                    response = await self._inner.handle_async_request(self._stripped(request))
                 if not refusals.refuses(response.status_code):
                     return self._watched(response, AsyncWatched, turn, offer.permit, call, streaming=streaming)
                 await response.aread()

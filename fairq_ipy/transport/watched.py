@@ -20,7 +20,7 @@ from fairq_ipy.transport.exchange import Account
 from fairq_ipy.transport.host import Response
 from fairq_ipy.transport.meter import Meter
 
-__all__ = ["AsyncWatched", "SyncWatched", "Watched", "check_deadlock"]
+__all__ = ["AsyncWatched", "SyncWatched", "Tap", "Watched", "check_deadlock"]
 
 PROGRESS_EVERY: Final = 0.1
 """Seconds between two words to the queue about how much a stream has produced."""
@@ -91,11 +91,11 @@ def check_deadlock(keeper: Keeper) -> None:
         raise WouldDeadlockError(text, outer=outer)
 
 
-class Watched:
-    """A body that its caller reads from a custom transport, metered as it passes.
+class Tap:
+    """What sees the bytes of one body pass, and gives its permit back at the end.
 
     Args:
-        response: of the transport.
+        status: of the answer.
         meter: for it.
         account: of the call.
         keeper: the queue.
@@ -103,10 +103,9 @@ class Watched:
     """
 
     def __init__(
-        self, response: Response, meter: Meter, account: Account, keeper: Keeper, end: Callable[[Receipt], None]
+        self, status: int, meter: Meter, account: Account, keeper: Keeper, end: Callable[[Receipt], None]
     ) -> None:
-        self._stream = response.stream
-        self._status: int = response.status_code
+        self._status = status
         self._meter = meter
         self._keeper = keeper
         self._end = end
@@ -115,7 +114,8 @@ class Watched:
         self._open = _Open(keeper, account.ticket)
         _opened.set((*(each for each in _opened.get() if not each.closed), self._open))
 
-    def _pass(self, chunk: bytes) -> bytes:
+    def passed(self, chunk: bytes) -> bytes:
+        """Meter `chunk`, and return it."""
         if self._meter.feed(chunk):
             now = time.monotonic()
             if now - self._progressed > PROGRESS_EVERY:
@@ -123,7 +123,7 @@ class Watched:
                 self._keeper.post(self._keeper.progress, self._account.ticket, self._meter.output_tokens)
         return chunk
 
-    def _finish(self, *, complete: bool, left: bool = False) -> None:
+    def finish(self, *, complete: bool, left: bool = False) -> None:
         """Give the permit back, once.
 
         Args:
@@ -134,7 +134,7 @@ class Watched:
             return
         self._open.closed = True
         meter, status = self._meter, self._status
-        meter.end()
+        meter.end(complete=complete)
         if status >= _ERROR:
             receipt = Receipt("failed", exact=True, status=status)
         elif left and not meter.finished:
@@ -148,7 +148,22 @@ class Watched:
         self._keeper.post(self._end, receipt)
 
     def __del__(self) -> None:
-        self._finish(complete=False, left=True)
+        self.finish(complete=False, left=True)
+
+
+class Watched(Tap):
+    """A body that its caller reads from a custom transport, metered as it passes.
+
+    Args:
+        response: of the transport.
+        meter, account, keeper, end: see `Tap`.
+    """
+
+    def __init__(
+        self, response: Response, meter: Meter, account: Account, keeper: Keeper, end: Callable[[Receipt], None]
+    ) -> None:
+        super().__init__(response.status_code, meter, account, keeper, end)
+        self._stream = response.stream
 
 
 class SyncWatched(Watched):
@@ -157,10 +172,10 @@ class SyncWatched(Watched):
     def __iter__(self) -> Iterator[bytes]:
         try:
             for chunk in self._stream:
-                yield self._pass(chunk)
-            self._finish(complete=True)
+                yield self.passed(chunk)
+            self.finish(complete=True)
         except BaseException as error:
-            self._finish(complete=False, left=not isinstance(error, Exception))
+            self.finish(complete=False, left=not isinstance(error, Exception))
             raise
 
     def close(self) -> None:
@@ -168,7 +183,7 @@ class SyncWatched(Watched):
         try:
             self._stream.close()
         finally:
-            self._finish(complete=False, left=True)
+            self.finish(complete=False, left=True)
 
 
 class AsyncWatched(Watched):
@@ -177,10 +192,10 @@ class AsyncWatched(Watched):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._stream:
-                yield self._pass(chunk)
-            self._finish(complete=True)
+                yield self.passed(chunk)
+            self.finish(complete=True)
         except BaseException as error:
-            self._finish(complete=False, left=not isinstance(error, Exception))
+            self.finish(complete=False, left=not isinstance(error, Exception))
             raise
 
     async def aclose(self) -> None:
@@ -188,4 +203,4 @@ class AsyncWatched(Watched):
         try:
             await self._stream.aclose()
         finally:
-            self._finish(complete=False, left=True)
+            self.finish(complete=False, left=True)
