@@ -52,8 +52,9 @@ format: $(VENV)/.test  ## mend what the linter and the formatter can mend by the
 docs: $(VENV)/.test  ## write docs/policy.md anew from the schema
 	@$(PY) docs/reference.py
 
-examples: $(VENV)/.demo  ## run the notebooks again and save them with their outputs
+examples: $(VENV)/.demo  ## run the notebooks again and save them with their outputs; draw the README's picture
 	@$(PY) examples/play.py --save examples/*.ipynb
+	@$(PY) -m fairq_ipy.cli demo --plot docs/demo.svg
 
 bench: $(VENV)/.test  ## measure against peers, side by side (some minutes)
 	@$(PY) -m benchmarks
