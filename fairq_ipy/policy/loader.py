@@ -110,6 +110,7 @@ def _settings(text: str, report: Report, digest: str, source: Path | None, envir
         time_zone=data.get("time_zone", "UTC"),
         source=source,
         digest=digest,
+        guard=data.get("guard", "warn"),
     )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from fairq_ipy.core.model import Policy
+
+GuardMode: TypeAlias = Literal["off", "warn", "route", "block"]
+"""What becomes of calls of the endpoint by clients that are not ours."""
 
 _CLIMB: Final = 3
 """Folders up to which a path from here reads better than a whole one."""
@@ -42,6 +45,7 @@ class Settings:
         time_zone: IANA name; where days and months of budgets begin.
         source: the file, as an absolute path; ``None`` when there is none.
         digest: of the file's bytes, to tell a new content from an old one.
+        guard: what becomes of calls of the endpoint by clients that are not ours.
     """
 
     endpoint: Endpoint
@@ -49,6 +53,7 @@ class Settings:
     time_zone: str
     source: Path | None
     digest: str
+    guard: GuardMode = "warn"
 
     @property
     def name(self) -> str | None:

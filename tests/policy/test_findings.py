@@ -70,6 +70,8 @@ TIME = "accepted: a time above 0 with its unit"
         ("default_tenant: true", "default_tenant", "`true`", "accepted: a tenant's name", '"true"'),
         ("default_tenant: ' a'", "default_tenant", 'the text " a"', "accepted: a tenant's name", "a"),
         ("unknown_tenants: no", "unknown_tenants", "`no`", "accepted: allow or refuse", None),
+        ("guard: rout", "guard", "`rout`", "accepted: off, warn, route or block", "route"),
+        ("guard: true", "guard", "`true`", "accepted: off, warn, route or block", None),
         ("time_zone: 2", "time_zone", "`2`", "accepted: the name of a time zone", None),
         ("share: {via: redis}", "share.via", "`redis`", "accepted: kernel", None),
         ("levels: {a: {level: 1.0}}", "levels.a.level", "`1.0`", "from 0 (first) to 9 (last)", "1"),
@@ -141,7 +143,7 @@ def test_an_unknown_key_like_no_other_shows_all_that_are_accepted(only):
     assert finding.hint == "accepted: via"
 
 
-@pytest.mark.parametrize("key", ["guard: warn", "records: {}", "adaptive: true"])
+@pytest.mark.parametrize("key", ["records: {}", "adaptive: true", "metrics: {}"])
 def test_keys_of_later_releases_are_not_accepted_yet(only, key):
     assert "is not a key" in only(key).message
 

@@ -162,9 +162,10 @@ def test_the_longest_rest_that_editors_show_is_the_one_that_holds(rules):
     assert stall == rules("defaults: {stall: {resume: {after: 1s}}}").defaults.stall
 
 
-def test_the_time_zone_that_editors_show_is_the_one_that_holds(published):
+def test_what_editors_show_beside_the_rules_is_what_holds(published):
     read = policy.loads("version: 1\nendpoint: {base_url: demo}\n", environ={})
     assert read.time_zone == published["properties"]["time_zone"]["default"]
+    assert read.guard == published["properties"]["guard"]["default"]
     assert read.endpoint.paths == tuple(published["properties"]["endpoint"]["properties"]["paths"]["default"])
     assert read.endpoint.stream_usage is published["properties"]["endpoint"]["properties"]["stream_usage"]["default"]
 

@@ -42,3 +42,8 @@ def test_a_policy_has_its_whole_path_where_there_is_no_working_directory(setting
 
     monkeypatch.setattr(os.path, "relpath", gone)
     assert settings.name == str(settings.source)
+
+
+@pytest.mark.parametrize("mode", ["off", "warn", "route", "block"])
+def test_the_guard_does_what_the_policy_says(mode):
+    assert policy.loads(f"{POLICY}guard: {mode}\n", environ={}).guard == mode
