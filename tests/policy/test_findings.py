@@ -71,7 +71,7 @@ TIME = "accepted: a time above 0 with its unit"
         ("default_tenant: ' a'", "default_tenant", 'the text " a"', "accepted: a tenant's name", "a"),
         ("unknown_tenants: no", "unknown_tenants", "`no`", "accepted: allow or refuse", None),
         ("guard: rout", "guard", "`rout`", "accepted: off, warn, route or block", "route"),
-        ("guard: false", "guard", "`false`", "accepted: off, warn, route or block", "off"),
+        ("guard: Block", "guard", "`Block`", "accepted: off, warn, route or block", "block"),
         ("time_zone: 2", "time_zone", "`2`", "accepted: the name of a time zone", None),
         ("share: {via: redis}", "share.via", "`redis`", "accepted: kernel", None),
         ("levels: {a: {level: 1.0}}", "levels.a.level", "`1.0`", "from 0 (first) to 9 (last)", "1"),
