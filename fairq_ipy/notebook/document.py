@@ -50,7 +50,7 @@ class Paragraph:
 
     def as_html(self) -> Html:
         """Return it as an element."""
-        return tag("p", [_chip(self.chip), " "] if self.chip else [], self.text, cls="fq-soft" if self.soft else "")
+        return tag("p", [_chip(self.chip), ": "] if self.chip else [], self.text, cls="fq-soft" if self.soft else "")
 
 
 @dataclass(frozen=True, slots=True)

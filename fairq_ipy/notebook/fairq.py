@@ -56,8 +56,8 @@ def _validate(hub: Hub, values: Mapping[str, Any]) -> Document:
     try:
         policies.load(path)
     except PolicyError as error:
-        return views.findings(str(path), error.findings)
-    return views.findings(str(path), ())
+        return views.findings(path, error.findings)
+    return views.findings(path, ())
 
 
 def _pause(hub: Hub, values: Mapping[str, Any]) -> Document:

@@ -20,10 +20,10 @@ _STYLE = """
 color:var(--jp-ui-font-color1,inherit);max-width:72em}
 .fq p{margin:0 0 .3em}
 .fq .fq-soft{color:var(--jp-ui-font-color2,inherit);opacity:.85}
-.fq .fq-scroll{overflow-x:auto;margin:.3em 0}
+.fq .fq-scroll{overflow-x:auto;margin:.3em 0 .7em}
 .fq table{border-collapse:collapse;margin:0;font-size:inherit;color:inherit}
 .fq th,.fq td{padding:.15em .8em .15em 0;border:0;border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.3));
-text-align:left;vertical-align:top;background:none;white-space:pre-wrap;overflow-wrap:anywhere}
+text-align:left;vertical-align:top;background:none;white-space:pre-wrap;overflow-wrap:break-word;max-width:28em}
 .fq th{font-weight:600;color:var(--jp-ui-font-color2,inherit)}
 .fq .fq-n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .fq pre{margin:.3em 0;padding:.5em .7em;white-space:pre-wrap;overflow-wrap:anywhere;color:inherit;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -194,11 +195,15 @@ def _level(name: str, number: int, reserve: int) -> str:
     return f"{name} ({number}{kept})"
 
 
-def findings(name: str, found: Sequence[Finding]) -> Document:
-    """Return what is wrong with a policy file, or that nothing is."""
+def findings(path: str | os.PathLike[str], found: Sequence[Finding]) -> Document:
+    """Return what is wrong with the policy file at `path`, or that nothing is."""
+    try:
+        name = os.path.relpath(path)  # a whole path would name the machine in a notebook that is saved
+    except ValueError:  # on another drive
+        name = os.fspath(path)
     if not found:
         return Document(Paragraph(f"{name} is a good policy", chip=Chip("ok", "good")))
-    rows = tuple((f"{each.line}:{each.column}", each.path, each.message, each.hint) for each in found)
+    rows = tuple((Number(f"{each.line}:{each.column}"), each.path, each.message, each.hint) for each in found)
     head = Paragraph(f"{plural(len(found), 'problem')} in {name}", chip=Chip("not usable", "bad"))
     return Document(head, Table(("line", "where", "what is wrong", "what to do"), rows))
 

@@ -80,7 +80,7 @@ def test_a_state_is_a_word_and_not_only_a_colour() -> None:
     chip = Chip("paused", "warn")
     document = Document(Table(("state",), ((chip,),)), Paragraph("since noon", chip=chip))
     assert str(document) == "state\npaused\npaused: since noon"
-    assert Elements(document._repr_html_()).text.endswith("statepausedpaused since noon")
+    assert Elements(document._repr_html_()).text.endswith("statepausedpaused: since noon")
 
 
 def test_a_document_shows_itself_and_equals_its_like() -> None:
