@@ -19,6 +19,7 @@ help:  ## show this list
 
 demo: $(VENV)/.demo  ## play the quick start in a real kernel, then 100 requests without and with the queue
 	@$(PY) examples/play.py examples/quickstart.ipynb
+	@printf '\nA hundred requests from five clients\n====================================\n\n'
 	@$(PY) -m fairq_ipy.cli demo
 	@printf '\nTry it yourself:  make lab   (JupyterLab on the examples, with the same built-in endpoint)\n'
 

@@ -140,9 +140,10 @@ def show_markdown(screen: Screen, source: str) -> None:
 
 
 def inline(screen: Screen, text: str) -> str:
-    """Return a line of Markdown with its bold and code parts in the terminal's terms."""
+    """Return a line of Markdown with its bold, slanted and code parts in the terminal's terms."""
     text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
     text = re.sub(r"\*\*([^*]+)\*\*", lambda found: screen.style(found[1], "1"), text)
+    text = re.sub(r"(?<!\*)\*([^*\s][^*]*)\*", lambda found: screen.style(found[1], "3"), text)
     return re.sub(r"`([^`]+)`", lambda found: screen.style(found[1], "36"), text)
 
 
