@@ -121,7 +121,7 @@ class Attempt:
         self._begun = False
         self._sent = self._heard = self._progressed = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
-        self._reclaimed: float | None = None  # seconds of the silence that ended it
+        self._reclaimed: str | None = None  # why it was taken back
         self._head: Head | None = None
         self._pipe: Pipe | None = None
         self._complete = False
@@ -325,25 +325,25 @@ class Attempt:
         if silent < limit:
             self._watch_silence()
         elif self._task is not None:
-            self._reclaimed = silent
+            if self._pipe is not None and self._pipe.stalled:
+                why = f"nobody read the stream for {silent:.3g} s; its slot was taken back: read streams as they come"
+            elif self.meter.events:
+                why = f"the server sent nothing for {silent:.3g} s (limits.idle_stream); the stream was taken back"
+            else:
+                why = f"the server sent no data within {silent:.3g} s (limits.first_token); the call was taken back"
+            self._reclaimed = why
             self._task.cancel()
 
     def _why_cancelled(self) -> BaseException | None:
+        """Return what the caller gets, if it still waits."""
         exchange = self._exchange
         number, tenant = exchange.ticket.id, exchange.ticket.tenant
         if exchange.gone:
             return None
         if self._reclaimed is None:
-            text = "the session was closed while the call ran"
-            return ShutDownError(text, tenant=tenant, ticket=number)
-        silent = self._reclaimed
-        if self._pipe is not None and self._pipe.stalled:
-            text = f"nobody read the stream for {silent:.3g} s; its slot was taken back: read streams as they come"
-        elif self.meter.events:
-            text = f"the server sent nothing for {silent:.3g} s (limits.idle_stream); the stream was taken back"
-        else:
-            text = f"the server sent no data within {silent:.3g} s (limits.first_token); the call was taken back"
-        return StreamReclaimedError(text, tenant=tenant, ticket=number, silent_for=silent)
+            return ShutDownError("the session was closed while the call ran", tenant=tenant, ticket=number)
+        silent = self._loop.time() - self._heard
+        return StreamReclaimedError(self._reclaimed, tenant=tenant, ticket=number, silent_for=silent)
 
     # ------------------------------------------------------------------------------------------------------ the account
 
@@ -354,7 +354,7 @@ class Attempt:
         if error is not None and status is None and not exchange.gone:
             return failure(error)
         if not self._complete:
-            meter.end()
+            meter.end(complete=False)
         if status is not None and status >= _ERROR:
             # it produced nothing: whatever was reserved for it is given back
             return Receipt("cancelled" if exchange.gone else "failed", exact=True, status=status)

@@ -87,13 +87,18 @@ class Meter:
             self._document.append(chunk)
         return True
 
-    def end(self) -> None:
-        """Read what can only be read at the end; call it once, when no more bytes come."""
+    def end(self, *, complete: bool = True) -> None:
+        """Read what can only be read at the end; call it once, when no more bytes come.
+
+        Args:
+            complete: whether the body came to its own end.
+        """
         if self.streams:
             for event in self._parser.finish():
                 self._event(event)
         else:
             self._read_document()
+            self._tally.finished = self._tally.finished and complete
 
     def _event(self, event: Event) -> None:
         self.events += 1

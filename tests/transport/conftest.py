@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -18,6 +18,9 @@ from fairq_ipy.core.model import Backpressure, Limits
 from fairq_ipy.session import Session
 from fairq_ipy.testing import ScriptedEndpoint
 from fairq_ipy.transport import clients
+
+CONTEXT = ssl.create_default_context()
+"""Certificates are read once for all tests: that takes longer than most of them."""
 
 QUICK = Backpressure(base=0.02, max_hold=5.0)
 
@@ -61,7 +64,6 @@ def queue(mock: ScriptedEndpoint) -> Iterator[Callable[..., Session]]:
         return session
 
     yield make
-    gc.collect()
     for session, concurrency in made:
         if not session.closed:
             settled(session)
@@ -81,6 +83,7 @@ def client(queue: Callable[..., Session]) -> Iterator[Callable[..., Any]]:
     with contextlib.ExitStack() as stack:
 
         def make(session: Session | None = None, **options: Any) -> Any:
+            options.setdefault("verify", CONTEXT)
             return stack.enter_context(clients.http_client(session or queue(), **options))
 
         yield make
@@ -88,7 +91,7 @@ def client(queue: Callable[..., Session]) -> Iterator[Callable[..., Any]]:
 
 @contextlib.asynccontextmanager
 async def async_client(session: Session, **options: Any) -> AsyncIterator[Any]:
-    async with clients.async_http_client(session, **options) as made:
+    async with clients.async_http_client(session, verify=CONTEXT, **options) as made:
         yield made
 
 

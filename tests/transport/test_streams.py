@@ -328,14 +328,13 @@ def test_a_connection_lost_after_some_chunks_is_raised_after_what_came(
     session = queue(concurrency=1)
     mock.reply(stream(*WORDS).cut(5))
     made = client(session, library=library)
-    seen = b""
+    seen: list[bytes] = []
     with opened(made, mock) as response, pytest.raises(Exception, match=r"(?i)closed") as caught:
-        for part in response.iter_raw():
-            seen += part
+        seen.extend(response.iter_raw())
     assert type(caught.value).__name__ == "RemoteProtocolError"
     assert type(caught.value).__module__ == library
     assert caught.value.request is response.request
-    assert b"w4 " in seen
+    assert b"w4 " in b"".join(seen)
     assert response.extensions["fairq"].receipt.outcome == "truncated"
 
 
