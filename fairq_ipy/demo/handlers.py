@@ -82,7 +82,7 @@ class _Governed(_Json):
         self.seed = seed
         self.retry_after = retry_after
         self.entry: Entry | None = None
-        self.left = asyncio.Event()
+        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def plan(self, body: dict[str, Any]) -> Plan:
         """Return the answer to `body`.
@@ -124,7 +124,8 @@ class _Governed(_Json):
     def on_connection_close(self) -> None:
         """Free the slot at the moment the client hangs up."""
         self.over("disconnected")
-        self.left.set()
+        if not self.left.done():
+            self.left.set_result(None)
 
     def over(self, outcome: Literal["served", "disconnected"]) -> None:
         """Close the books of this request, once."""
@@ -134,12 +135,8 @@ class _Governed(_Json):
 
     async def until(self, moment: float) -> bool:
         """Wait until that time of the monotonic clock; return whether the client is still there."""
-        try:
-            async with asyncio.timeout(max(0.0, moment - time.monotonic())):
-                await self.left.wait()
-        except TimeoutError:
-            return not self.left.is_set()
-        return False
+        await asyncio.wait((self.left,), timeout=max(0.0, moment - time.monotonic()))
+        return not self.left.done()
 
     def _body(self) -> dict[str, Any]:
         try:

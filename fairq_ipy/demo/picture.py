@@ -106,16 +106,16 @@ def draw(experiment: Experiment) -> Figure:
 
 def _timeline(axes: Axes, run: Run, experiment: Experiment, end: float) -> None:
     """Draw one lane for each developer, with as many rows as it had jobs open at once."""
-    top, ticks = 0.0, []
+    top, ticks, placed = 0.0, [], []
     for developer in DEVELOPERS:
         rows = _rows([trace for trace in run.traces if trace.job.developer == developer])
-        for at, row in enumerate(rows):
-            for trace in row:
-                _job(axes, trace, top + at)
+        placed += [(trace, top + at) for at, row in enumerate(rows) for trace in row]
         ticks.append(top + (len(rows) - 1) / 2)
         top += len(rows) + _GAP
         if developer != DEVELOPERS[-1]:
             axes.axhline(top - _GAP / 2 - 0.5, color=RULE, linewidth=1, zorder=0)
+    _jobs(axes, [(trace, y) for trace, y in placed if trace.job.kind == "batch"], WAIT_BATCH, BATCH)
+    _jobs(axes, [(trace, y) for trace, y in placed if trace.job.kind == "interactive"], WAIT_REVIEW, REVIEW)
     axes.axvline(experiment.bound_s, color=SOFT, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     axes.set_xlim(0, end)
     axes.set_ylim(top - _GAP + 0.3, -1.3)
@@ -124,20 +124,26 @@ def _timeline(axes: Axes, run: Run, experiment: Experiment, end: float) -> None:
     _plain(axes)
 
 
-def _job(axes: Axes, trace: Trace, y: float) -> None:
-    """Draw one job: the wait as a thin line, the service as a bar, each refusal as a cross, giving up as a stop."""
-    review = trace.job.kind == "interactive"
-    until = trace.ended if trace.started is None else trace.started
-    wait = WAIT_REVIEW if review else WAIT_BATCH
-    axes.hlines(y, trace.job.wanted, until, color=wait, linewidth=2.2, zorder=1)
-    if trace.started is not None and trace.served is not None:
-        bar = REVIEW if review else BATCH
-        axes.barh(y, trace.served - trace.started, left=trace.started, height=0.78, color=bar, linewidth=0, zorder=2)
-    if trace.refused:
-        axes.plot(trace.refused, [y] * len(trace.refused), "x", color=REFUSED, markersize=3.6, markeredgewidth=1.1,
-                  zorder=3)  # fmt: skip
-    if not trace.answered:
-        axes.plot([trace.ended], [y], "s", color=REFUSED, markersize=4.2, zorder=4)
+def _jobs(axes: Axes, placed: Sequence[tuple[Trace, float]], wait: str, bar: str) -> None:
+    """Draw jobs: the wait as a thin line, the service as a bar, each refusal as a cross, giving up as a square."""
+    begun = [trace.job.wanted for trace, _ in placed]
+    until = [trace.job.wanted + trace.wait for trace, _ in placed]
+    axes.hlines([y for _, y in placed], begun, until, color=wait, linewidth=2.2, zorder=1)
+    served = [
+        (y, trace.started, trace.served - trace.started)
+        for trace, y in placed
+        if trace.started is not None and trace.served is not None
+    ]
+    rows, starts, widths = zip(*served, strict=True) if served else ((), (), ())
+    axes.barh(rows, widths, left=starts, height=0.78, color=bar, linewidth=0, zorder=2)
+    crosses = [(moment, y) for trace, y in placed for moment in trace.refused]
+    axes.plot(*_columns(crosses), "x", color=REFUSED, markersize=3.6, markeredgewidth=1.1, zorder=3)
+    squares = [(trace.ended, y) for trace, y in placed if not trace.answered]
+    axes.plot(*_columns(squares), "s", color=REFUSED, markersize=4.2, zorder=4)
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def _rows(traces: Sequence[Trace]) -> list[list[Trace]]:
@@ -161,10 +167,10 @@ def _waits(axes: Axes, runs: tuple[Run, Run]) -> None:
     """Draw each review's wait as a dot, with the median and the 95th percentile."""
     for at, run in enumerate(runs):
         reviews = [trace for trace in run.traces if trace.job.kind == "interactive"]
-        for trace in reviews:
-            lift = ((trace.job.number * 7) % 11 - 5) / 26  # spread, the same each time, so that dots do not hide dots
-            color = REVIEW if trace.answered else REFUSED
-            axes.plot([trace.wait], [at + lift], "o", color=color, markersize=4.6, alpha=0.75, markeredgewidth=0)
+        # Spread up and down, the same each time, so that dots do not hide dots.
+        lifts = [at + ((trace.job.number * 7) % 11 - 5) / 26 for trace in reviews]
+        colors = [REVIEW if trace.answered else REFUSED for trace in reviews]
+        axes.scatter([trace.wait for trace in reviews], lifts, s=22, c=colors, alpha=0.75, linewidths=0)
         half, most = run.wait_s(0.5), run.wait_s(0.95)
         axes.vlines((half, most), at - 0.3, at + 0.3, color=INK, linewidth=1.4)
         words = f"median {half:.2f} s, 95 % within {most:.2f} s"
