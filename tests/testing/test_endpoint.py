@@ -14,6 +14,7 @@ import pytest
 
 from fairq_ipy.testing import (
     Gate,
+    Message,
     Pause,
     Reply,
     ScriptedEndpoint,
@@ -161,6 +162,30 @@ def test_one_byte_packets_make_the_same_answer(
 ) -> None:
     mock.reply(reply, reply.dripped())
     assert post().content == post().content
+
+
+def test_without_an_end_the_last_event_comes_again_until_the_client_leaves(
+    mock: ScriptedEndpoint, client: httpx.Client
+) -> None:
+    mock.reply(endless("a", every=0.001))
+    with client.stream("POST", f"{mock.base_url}/x", json={}) as answer:
+        parts = answer.iter_raw()
+        got = b"".join(next(parts) for _ in range(5))
+    assert got.count(b": keep-alive\n\n") >= 4
+    mock.wait_for(disconnects=1)
+
+
+def test_an_answer_may_end_with_its_connection(mock: ScriptedEndpoint, post: Callable[..., httpx.Response]) -> None:
+    mock.reply(Reply(lambda _: Message(pieces=(b"a", b"b"), framing="close")))
+    answer = post()
+    assert (answer.text, answer.headers["connection"]) == ("ab", "close")
+
+
+def test_a_stream_without_usage_or_end_is_just_that(
+    mock: ScriptedEndpoint, post: Callable[..., httpx.Response]
+) -> None:
+    mock.reply(stream("a", finish_reason=None, done=False))
+    assert len(post().text.split("\n\n")) == 2
 
 
 def test_an_answer_without_a_body_is_whole(mock: ScriptedEndpoint, post: Callable[..., httpx.Response]) -> None:
@@ -346,6 +371,36 @@ def test_a_client_that_wants_to_close_is_closed(mock: ScriptedEndpoint) -> None:
     assert asyncio.run(talk()).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+def test_a_client_that_reads_slowly_holds_the_answer_up_and_gets_all_of_it(
+    mock: ScriptedEndpoint, client: httpx.Client
+) -> None:
+    piece = b"x" * 1_000_000
+    mock.reply(raw(b"HTTP/1.1 200 OK\r\n\r\n", *[piece] * 30))
+    with client.stream("POST", f"{mock.base_url}/x", json={}) as answer:
+        assert mock.in_flight == 1
+        assert sum(len(part) for part in answer.iter_raw()) == 30_000_000
+    assert mock.counts.answered == 1
+
+
+def test_a_request_may_come_in_small_packets(mock: ScriptedEndpoint) -> None:
+    request = b"POST /v1/x HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    request += b"2\r\n{}\r\n0\r\n\r\n"
+
+    async def talk() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", mock.port)
+        for at in range(len(request)):
+            writer.write(request[at : at + 1])
+            await writer.drain()
+            await asyncio.sleep(0)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    assert asyncio.run(talk()).startswith(b"HTTP/1.1 200 OK")
+    assert mock.requests[0].body == b"{}"
+
+
 def test_waiting_for_what_does_not_come_fails_with_all_the_numbers(mock: ScriptedEndpoint) -> None:
     with pytest.raises(AssertionError, match=r"waited 0\.01 s for {'in_flight': 1}, but the endpoint has Counts\("):
         mock.wait_for(in_flight=1, timeout=0.01)
@@ -377,7 +432,9 @@ def test_a_reply_waits_behind_its_own_gate_and_delay(
     gate.open()
     thread.join()
     assert gate.is_open
-    assert mock.counts.answered == 1
+    mock.reply(echo().behind(gate))
+    assert post().status_code == 200
+    assert (mock.counts.answered, mock.disconnects) == (2, 0)
 
 
 def test_closing_twice_is_closing_once_and_cuts_off_whoever_is_there() -> None:
