@@ -195,7 +195,8 @@ class Shell:
 
     def close(self) -> None:
         self.ip.run_cell("%unload_ext fairq_ipy")
-        self.ip.reset()
+        self.ip.user_ns.clear()  # `reset` would collect garbage for a tenth of a second
+        self.ip.init_user_ns()
 
 
 def _python(generation: int) -> str:
@@ -247,7 +248,10 @@ def shell(_ip: InteractiveShell, policy: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def bare_kernel(_kernel: Kernel, tmp_path: Path) -> Iterator[Kernel]:
     """A kernel without the extension, in an empty folder."""
-    _kernel.run(f"%reset -f\nimport os; os.chdir({str(tmp_path)!r}); os.environ.pop('FAIRQ_POLICY', None)")
+    _kernel.run(
+        "get_ipython().user_ns.clear(); get_ipython().init_user_ns()\n"
+        f"import os; os.chdir({str(tmp_path)!r}); os.environ.pop('FAIRQ_POLICY', None)"
+    )
     _kernel.cells.clear()
     yield _kernel
     _kernel.run("%unload_ext fairq_ipy")
