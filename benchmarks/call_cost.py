@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.measure import PROCESS_CPU, TRACED, WALL, Scale, collector_at_rest, interleaved, ratio
+from benchmarks.measure import PROCESS_CPU, TRACED, WALL, Scale, Turns, collector_at_rest, interleaved, ratio
 from benchmarks.ours import KeeperQueue, PermitQueue, Service
 from benchmarks.rows import Line, Row, Target, micro, missing
 
@@ -67,7 +67,7 @@ def queued(scale: Scale) -> Iterator[Line]:
         name: [max(each - base, 1e-9) for each, base in zip(values, bare, strict=True)]
         for name, values in taken.items()
     }
-    ours = net.pop("fairq_ipy")
+    ours, permits = net.pop("fairq_ipy"), net.pop("fairq_ipy, permits")
     targets = {"heap and semaphore": Target(1.5), "loop dispatcher": Target(0.25)}
     notes = {"aiolimiter": "its rate is never reached: nothing waits in it"}
     for name, theirs in net.items():
@@ -79,6 +79,13 @@ def queued(scale: Scale) -> Iterator[Line]:
             detail=f"{micro(median(ours))} / {micro(median(theirs))}",
             note=notes.get(name, ""),
         )
+    theirs = net["heap and semaphore"]
+    yield Line.of(
+        f"{calls:,} queued, 10 tenants: net, permits against heap and semaphore",
+        ratio(permits, theirs),
+        clock=PROCESS_CPU,
+        detail=f"{micro(median(permits))} / {micro(median(theirs))}",
+    )
     for name in _absent():
         yield missing(f"{calls:,} queued, 10 tenants: net, against {name}")
 
@@ -102,56 +109,51 @@ def _burst(make: MakeQueue, calls: int) -> Callable[[], float]:
 
 def round_trip(scale: Scale) -> Iterator[Line]:
     """Yield how long one call takes when nothing else is there."""
-    calls = scale.of(2_000, 500)
-    sides = {
-        "fairq_ipy": _blocking(lambda: KeeperQueue(SLOTS), calls),
-        "loop dispatcher": _blocking(lambda: peers.LoopDispatcher(SLOTS), calls),
-    }
-    yield from _trips("blocking", interleaved(sides, scale.repetitions))
-    makers = {name: make for name, make in _async_queues().items() if name != "no queue"}
-    taken = interleaved({name: _awaiting(make, calls) for name, make in makers.items()}, scale.repetitions)
-    yield from _trips("awaited", taken)
+    calls = scale.of(500, 150)
+    yield from _trips("blocking", _blocking(scale, calls))
+    yield from _trips("awaited", asyncio.run(_awaiting(scale, calls)))
 
 
-def _trips(how: str, taken: dict[str, list[float]]) -> Iterator[Line]:
-    ours = taken.pop("fairq_ipy")
-    for name, theirs in taken.items():
-        yield Line.of(
-            f"one {how} call at a time, against {name}",
-            ratio(ours, theirs),
-            clock=WALL,
-            detail=f"{micro(median(ours))} / {micro(median(theirs))}",
-        )
+def _trips(how: str, turns: Turns) -> Iterator[Line]:
+    ours = turns.wall["fairq_ipy"]
+    for name, theirs in turns.wall.items():
+        if name != "fairq_ipy":
+            yield Line.of(
+                f"one {how} call at a time, against {name}",
+                ratio(ours, theirs),
+                clock=WALL,
+                detail=f"{micro(median(ours))} / {micro(median(theirs))}",
+            )
 
 
-def _blocking(make: MakeQueue, calls: int) -> Callable[[], float]:
-    def side() -> float:
-        queue = make()
-        try:
-            with collector_at_rest():
-                began = time.perf_counter()
-                for _ in range(calls):
-                    queue.call_blocking(AT_ONCE)
-                return (time.perf_counter() - began) / calls
-        finally:
-            queue.close()
+def _blocking(scale: Scale, calls: int) -> Turns:
+    queues: dict[str, Any] = {"fairq_ipy": KeeperQueue(SLOTS), "loop dispatcher": peers.LoopDispatcher(SLOTS)}
+    turns = Turns(queues)
+    for repetition in range(scale.repetitions + 1):
+        with collector_at_rest():
+            for _ in range(calls):
+                for name, queue in queues.items():
+                    with turns.call(name):
+                        queue.call_blocking(AT_ONCE)
+        turns.repeated() if repetition else turns.forget()
+    for queue in queues.values():
+        queue.close()
+    return turns
 
-    return side
 
-
-def _awaiting(make: MakeQueue, calls: int) -> Callable[[], float]:
-    async def main() -> float:
-        queue = make()
-        try:
-            with collector_at_rest():
-                began = time.perf_counter()
-                for _ in range(calls):
-                    await queue.call(AT_ONCE)
-                return (time.perf_counter() - began) / calls
-        finally:
-            _close(queue)
-
-    return lambda: asyncio.run(main())
+async def _awaiting(scale: Scale, calls: int) -> Turns:
+    queues = {name: make() for name, make in _async_queues().items() if name != "no queue"}
+    turns = Turns(queues)
+    for repetition in range(scale.repetitions + 1):
+        with collector_at_rest():
+            for _ in range(calls):
+                for name, queue in queues.items():
+                    with turns.call(name):
+                        await queue.call(AT_ONCE)
+        turns.repeated() if repetition else turns.forget()
+    for queue in queues.values():
+        _close(queue)
+    return turns
 
 
 # --------------------------------------------------------------------------------------------------------- memory
@@ -212,7 +214,7 @@ async def _settle_down() -> None:
 
 
 ROWS = (
-    Row("calls", "Ten thousand calls queued: CPU per call", queued),
+    Row("calls", "Thousands of calls queued at once: CPU per call", queued),
     Row("roundtrip", "One call alone, there and back", round_trip),
     Row("memory", "Memory of a waiting call", memory),
 )

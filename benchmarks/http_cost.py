@@ -6,8 +6,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -16,7 +15,7 @@ from typing import Any
 import httpx
 
 import fairq_ipy as fairq
-from benchmarks.measure import PROCESS_CPU, WALL, Scale, collector_at_rest, interleaved, ratio, spread
+from benchmarks.measure import PROCESS_CPU, WALL, Scale, Turns, collector_at_rest, ratio, spread
 from benchmarks.rows import Line, Row, Target
 
 SERVER = """
@@ -35,8 +34,6 @@ limits: {{concurrency: 2}}
 
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_tokens": 64}
 STREAMED = QUESTION | {"stream": True}
-
-Clock = Callable[[], float]
 
 
 @contextmanager
@@ -61,68 +58,61 @@ def endpoint() -> Iterator[str]:
 
 def requests(scale: Scale) -> Iterator[Line]:
     """Yield what a request takes, and what it costs the process."""
-    count = scale.of(200, 60)
+    count = scale.of(60, 25)
     with endpoint() as url:
-        governed, plain = fairq.http_client(tenant="bench"), httpx.Client()
-        with governed, plain:
-            for body, what in ((QUESTION, "blocking request"), (STREAMED, "blocking stream, read to its end")):
-                yield from _compared(
-                    what,
-                    {
-                        name: lambda clock, client=client, body=body: _blocking(client, url, body, count, clock)  # type: ignore[misc]
-                        for name, client in (("governed", governed), ("plain", plain))
-                    },
-                    scale,
-                    targets=body is QUESTION,
-                )
-        yield from _compared(
-            "awaited request",
-            {
-                "governed": lambda clock: asyncio.run(
-                    _awaiting(lambda: fairq.async_http_client(tenant="bench"), url, count, clock)
-                ),
-                "plain": lambda clock: asyncio.run(_awaiting(httpx.AsyncClient, url, count, clock)),
-            },
-            scale,
-            targets=True,
-        )
+        blocking = {"governed": fairq.http_client(tenant="bench"), "plain": httpx.Client()}
+        yield from _compared("request", _blocking(blocking, url, QUESTION, count, scale), targets=True)
+        yield from _compared("stream, read to its end", _blocking(blocking, url, STREAMED, count, scale), targets=False)
+        for client in blocking.values():
+            client.close()
+        yield from _compared("awaited request", asyncio.run(_awaiting(url, count, scale)), targets=True)
 
 
-def _compared(what: str, sides: dict[str, Callable[[Clock], float]], scale: Scale, *, targets: bool) -> Iterator[Line]:
-    for clock, name in ((time.perf_counter, WALL), (time.process_time, PROCESS_CPU)):
-        timed = {side: lambda measure=measure, clock=clock: measure(clock) for side, measure in sides.items()}
-        taken = interleaved(timed, scale.repetitions)
-        governed, plain = taken["governed"], taken["plain"]
-        yield Line.of(
-            f"a governed {what} against a plain one",
-            ratio(governed, plain),
-            clock=name,
-            target=Target(1.3) if targets and name == WALL else None,
-            detail=f"{median(governed) * 1e3:.2f} ms / {median(plain) * 1e3:.2f} ms",
-        )
-        if name == WALL:
-            added = [(mine - other) * 1e3 for mine, other in zip(governed, plain, strict=True)]
-            target = Target(1.0) if targets else None
-            yield Line.of(f"added to a {what}", spread(added), unit="ms", clock=WALL, target=target)
+def _compared(what: str, turns: Turns, *, targets: bool) -> Iterator[Line]:
+    governed, plain = turns.wall["governed"], turns.wall["plain"]
+    yield Line.of(
+        f"a governed {what} against a plain one",
+        ratio(governed, plain),
+        clock=WALL,
+        target=Target(1.3) if targets else None,
+        detail=f"{median(governed) * 1e3:.2f} ms / {median(plain) * 1e3:.2f} ms",
+    )
+    added = [(mine - other) * 1e3 for mine, other in zip(governed, plain, strict=True)]
+    yield Line.of(f"added to a {what}", spread(added), unit="ms", clock=WALL, target=Target(1.0) if targets else None)
+    governed, plain = turns.cpu["governed"], turns.cpu["plain"]
+    yield Line.of(
+        f"the same in CPU, {what}",
+        ratio(governed, plain),
+        clock=PROCESS_CPU,
+        detail=f"{median(governed) * 1e3:.2f} ms / {median(plain) * 1e3:.2f} ms",
+    )
 
 
-def _blocking(client: httpx.Client, url: str, body: dict[str, Any], count: int, clock: Clock) -> float:
-    with collector_at_rest():
-        began = clock()
-        for _ in range(count):
-            client.post(f"{url}/chat/completions", json=body).raise_for_status()
-        return (clock() - began) / count
-
-
-async def _awaiting(make: Callable[[], httpx.AsyncClient], url: str, count: int, clock: Clock) -> float:
-    async with make() as client:
-        for _ in range(3):
-            await client.post(f"{url}/chat/completions", json=QUESTION)
+def _blocking(clients: dict[str, httpx.Client], url: str, body: dict[str, Any], count: int, scale: Scale) -> Turns:
+    turns = Turns(clients)
+    for repetition in range(scale.repetitions + 1):
         with collector_at_rest():
-            began = clock()
             for _ in range(count):
-                (await client.post(f"{url}/chat/completions", json=QUESTION)).raise_for_status()
-            return (clock() - began) / count
+                for name, client in clients.items():
+                    with turns.call(name):
+                        client.post(f"{url}/chat/completions", json=body).raise_for_status()
+        turns.repeated() if repetition else turns.forget()
+    return turns
+
+
+async def _awaiting(url: str, count: int, scale: Scale) -> Turns:
+    clients = {"governed": fairq.async_http_client(tenant="bench"), "plain": httpx.AsyncClient()}
+    turns = Turns(clients)
+    for repetition in range(scale.repetitions + 1):
+        with collector_at_rest():
+            for _ in range(count):
+                for name, client in clients.items():
+                    with turns.call(name):
+                        (await client.post(f"{url}/chat/completions", json=QUESTION)).raise_for_status()
+        turns.repeated() if repetition else turns.forget()
+    for client in clients.values():
+        await client.aclose()
+    return turns
 
 
 ROWS = (Row("http", "A governed HTTP request", requests),)

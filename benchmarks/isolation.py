@@ -59,6 +59,8 @@ class Locked(peers.LockedQueue):
             time.sleep(job.seconds)
 
 
+HELD = "a task that holds a permit when its loop blocks keeps it; one that waits is offered a slot for 50 ms, once"
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "fairq_ipy": lambda: KeeperQueue(SLOTS),
     "fairq_ipy, permits": lambda: Permits(SLOTS),
@@ -94,6 +96,7 @@ def blocked(scale: Scale) -> Iterator[Line]:
             ratio(taken["blocked"], taken["free"]),
             clock=WALL,
             target=Target(0.9, "at least") if ours else None,
+            note=HELD if name.endswith("permits") else "",
         )
 
 

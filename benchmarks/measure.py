@@ -1,14 +1,16 @@
 """How things are measured: side by side, interleaved, and as ratios.
 
 A repetition measures each side once, one after the other, so that whatever slows the machine down for a while slows all
-of them down. A ratio is taken within each repetition; what is shown is the median of the ratios, and their range.
+of them down. A ratio is taken within each repetition; what is shown is the median of the ratios, and their range. Where
+a single call takes long enough to be timed by itself, the sides take turns call by call (`Turns`).
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -68,6 +70,38 @@ def interleaved(sides: Mapping[str, Callable[[], float]], repetitions: int) -> d
         for name, side in sides.items():
             taken[name].append(side())
     return taken
+
+
+class Turns:
+    """Times single calls of several sides that take turns, by the wall and by the process's CPU.
+
+    A repetition counts the median call of each side, so that a call which something else interrupted does not count.
+    """
+
+    def __init__(self, sides: Iterable[str]) -> None:
+        self.wall: dict[str, list[float]] = {side: [] for side in sides}
+        self.cpu: dict[str, list[float]] = {side: [] for side in self.wall}
+        self._calls: dict[str, list[tuple[float, float]]] = {side: [] for side in self.wall}
+
+    @contextmanager
+    def call(self, side: str) -> Iterator[None]:
+        """Time one call of a side."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        cpu_taken = time.process_time() - cpu
+        self._calls[side].append((time.perf_counter() - wall, cpu_taken))
+
+    def repeated(self) -> None:
+        """End a repetition."""
+        for side, calls in self._calls.items():
+            self.wall[side].append(statistics.median(wall for wall, _ in calls))
+            self.cpu[side].append(statistics.median(cpu for _, cpu in calls))
+            calls.clear()
+
+    def forget(self) -> None:
+        """Let what was timed so far be a warm-up."""
+        for calls in self._calls.values():
+            calls.clear()
 
 
 @contextmanager
