@@ -165,11 +165,20 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Adaptive:
+    """The bounds within which the concurrency is found by asking."""
+
+    least: int = 1
+    most: int = 8
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How many, how fast, and how long.
 
     Attributes:
-        concurrency: calls in flight at once.
+        concurrency: calls in flight at once; where it is adaptive, at first.
+        adaptive: bounds within which the concurrency follows what the endpoint takes; ``None`` keeps it fixed.
         queue: calls that may wait, over all tenants; 0 means that a call goes at once or not at all.
         queue_per_tenant: calls of one tenant that may wait.
         max_wait: seconds a call may wait.
@@ -180,6 +189,7 @@ class Limits:
     """
 
     concurrency: int = 2
+    adaptive: Adaptive | None = None
     queue: int | None = 100
     queue_per_tenant: int | None = None
     max_wait: float | None = None

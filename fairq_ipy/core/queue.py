@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Literal
 
 from fairq_ipy.core import budgets
+from fairq_ipy.core.adaptive import AdaptiveLimit
 from fairq_ipy.core.fairness import SMOOTHING, Estimates, Lane, Level
 from fairq_ipy.core.lifecycle import WAITING, Entry
 from fairq_ipy.core.limits import Pressure, RateWindow
@@ -56,6 +57,8 @@ class Queue:
         self.blocked_by: Literal["", "hold", "rate", "headroom"] = ""
         self.deadlines: list[tuple[float, int, Entry]] = []
         self.cooling: list[tuple[float, int, Tenant]] = []
+        self.adaptive: AdaptiveLimit | None = None
+        self.adapt()
         self.recap()
         self.reserve()
 
@@ -78,6 +81,16 @@ class Queue:
             found = self.by_number[number] = Level(number)
             insort(self.levels, found, key=lambda level: level.number)
         return found
+
+    def adapt(self) -> None:
+        """Take the policy's bounds for an adaptive concurrency, and keep what was learnt under the policy before."""
+        bounds = self.policy.limits.adaptive
+        if bounds is None:
+            self.adaptive = None
+        elif self.adaptive is None:
+            self.adaptive = AdaptiveLimit(self.policy.limits.concurrency, bounds.least, bounds.most)
+        else:
+            self.adaptive.bound(bounds.least, bounds.most)
 
     def reserve(self) -> None:
         """Take the policy's reserves; one holds also before the first call of its level has come."""
@@ -105,7 +118,7 @@ class Queue:
         `slots` is how many there are, `open` how many of them while the endpoint is tried again.
         """
         limits = self.policy.limits
-        limit = limits.concurrency
+        limit = limits.concurrency if self.adaptive is None else self.adaptive.limit
         self.requests.limit = limits.requests_per_minute
         self.tokens.limit = limits.tokens_per_minute
         self.rated = self.requests.limit is not None or self.tokens.limit is not None
@@ -286,6 +299,28 @@ class Queue:
         if ticket.max_tokens is not None:
             return ticket.prompt_tokens + ticket.max_tokens
         return ticket.prompt_tokens + int(self.estimates.expect(ticket.tenant, ticket.model, None))
+
+    # ------------------------------------------------------------------------------------------------ the endpoint
+
+    def answered(self, now: float) -> None:
+        """Take in that the endpoint answered, while the call still counts as in flight."""
+        if self.pressure.ramp is not None or self.pressure.streak:
+            self.pressure.succeeded(self.slots, now)
+            self.recap()
+        elif self.adaptive is not None and self.adaptive.answered(self.in_flight):
+            self.recap()
+
+    def pushed_back(self, retry_after: float | None, jitter: float, now: float) -> bool:
+        """Take in that the endpoint refused, likewise; return whether the hold became longer.
+
+        Where fewer calls at once answer it, and the endpoint asks for no time, nobody need wait.
+        """
+        lowered = self.adaptive is not None and self.adaptive.refused(self.in_flight)
+        longer = False
+        if not lowered or retry_after is not None:
+            longer = self.pressure.refused(retry_after, jitter, self.policy.backpressure, now)
+        self.recap()
+        return longer
 
     # ------------------------------------------------------------------------------------------------------ timers
 

@@ -193,6 +193,8 @@ class Scheduler:
         entry.move("settle")
         tenant = entry.lane.tenant
         del queue.entries[event.id]
+        if receipt.answered:
+            queue.answered(now)
         queue.release(entry, receipt, now)
         if receipt.outcome == "cancelled":
             tenant.cancelled += 1
@@ -203,9 +205,6 @@ class Scheduler:
             queue.learn_service(now - entry.since)
         if receipt.outcome == "ok":
             queue.estimates.learn(tenant.name, entry.ticket.model, receipt.output_tokens)
-        if receipt.answered and (queue.pressure.ramp is not None or queue.pressure.streak):
-            queue.pressure.succeeded(queue.slots, now)
-            queue.recap()
         if tenant.rules.stall is not None:
             self._judge(tenant, tenant.rules.stall, receipt, now, effects)
         self._freed(tenant, now, effects)
@@ -216,8 +215,7 @@ class Scheduler:
         tenant = entry.lane.tenant
         rules = queue.policy.backpressure
         self._refusals += 1
-        longer = queue.pressure.refused(event.retry_after, event.jitter, rules, now)
-        queue.recap()
+        longer = queue.pushed_back(event.retry_after, event.jitter, now)
         queue.release(entry, None, now)
         if entry.attempts > rules.retries or queue.closed:
             wait = max(0.0, queue.pressure.held_until - now)
@@ -339,6 +337,7 @@ class Scheduler:
     def _policy_changed(self, event: PolicyChanged, now: float, effects: list[Effect]) -> None:
         queue = self._queue
         policy = queue.policy = event.policy
+        queue.adapt()
         queue.recap()
         queue.reserve()
         for tenant in queue.tenants.values():
