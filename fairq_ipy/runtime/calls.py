@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from fairq_ipy.core.model import Outcome
 from fairq_ipy.errors import ConfigurationError
-from fairq_ipy.runtime.gate import ThreadGate
+from fairq_ipy.runtime.gate import LoopGate, ThreadGate
+from fairq_ipy.runtime.keeper import Keeper
 from fairq_ipy.runtime.permits import PermitBlock
 
 __all__ = ["governed", "run", "submit"]
@@ -26,7 +27,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its own coroutine-ness is asked, not whether it can be called
 
 
-async def submit(block: PermitBlock, function: Callable[[], Any], *, asynchronous: bool) -> Any:
+async def submit(block: PermitBlock, keeper: Keeper, function: Callable[[], Any], *, asynchronous: bool) -> Any:
     """Run `function` under a permit and return its result.
 
     A coroutine function runs on the running loop. A plain one runs in a thread of its own with the caller's context;
@@ -36,11 +37,12 @@ async def submit(block: PermitBlock, function: Callable[[], Any], *, asynchronou
         async with block:
             return await function()
     await block.atake()
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = copy_context()
+    gate = keeper.loop_gate()
     worker = threading.Thread(
-        target=_work, args=(block, context, function, future), name=f"fairq-call-{block.ticket}", daemon=True
+        target=_work,
+        args=(block, keeper, copy_context(), function, gate),
+        name=f"fairq-call-{block.ticket}",
+        daemon=True,
     )
     try:
         worker.start()
@@ -48,25 +50,23 @@ async def submit(block: PermitBlock, function: Callable[[], Any], *, asynchronou
         if worker.ident is None:  # it never ran, so nobody else gives back
             block.give_back("unsent")
         raise
-    return await future
+    return await gate
 
 
-def _work(block: PermitBlock, context: Context, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+def _work(
+    block: PermitBlock, keeper: Keeper, context: Context, function: Callable[[], Any], gate: LoopGate[Any]
+) -> None:
     outcome: Outcome = "failed"
-    result: Any = None
-    error: BaseException | None = None
     try:
         context.run(block.enter)
         result = _finished(context.run(function))
         outcome = "ok"
-    except BaseException as caught:  # noqa: BLE001 - it is the caller's, on the other side
-        error = caught
-    finally:
+    except BaseException as error:  # noqa: BLE001 - it is the caller's, on the other side
         block.give_back(outcome)
-    try:
-        future.get_loop().call_soon_threadsafe(_tell, future, result, error)
-    except RuntimeError:  # the caller's loop is closed: nobody waits
-        return
+        keeper.post(gate.reject, error)
+    else:
+        block.give_back(outcome)
+        keeper.post(gate.resolve, result)
 
 
 def _finished(result: Any) -> Any:
@@ -80,20 +80,7 @@ def _finished(result: Any) -> Any:
     return result
 
 
-def _tell(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if isinstance(error, StopIteration):  # no future may carry one
-        told = RuntimeError("the function raised StopIteration")
-        told.__cause__ = error
-        future.set_exception(told)
-    elif error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-def run(block: PermitBlock, gate: ThreadGate[Any], function: Callable[[], Any], *, asynchronous: bool) -> Any:
+def run(block: PermitBlock, keeper: Keeper, function: Callable[[], Any], *, asynchronous: bool) -> Any:
     """Run `function` under a permit, blocking, and return its result.
 
     A coroutine function gets a loop of its own; where a loop is running already (a notebook cell), in a thread of its
@@ -104,6 +91,7 @@ def run(block: PermitBlock, gate: ThreadGate[Any], function: Callable[[], Any], 
             return _finished(function())
     if asyncio._get_running_loop() is None:  # noqa: SLF001 - exported for exactly this question
         return asyncio.run(_under(block, function))
+    gate = keeper.thread_gate()
     helper = _Helper(gate)
     worker = threading.Thread(
         target=copy_context().run, args=(helper.main, _under(block, function)), name="fairq-run", daemon=True

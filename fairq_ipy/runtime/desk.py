@@ -53,6 +53,7 @@ class Desk:
         source: how people call the file that the rules are from; errors say it.
 
     Attributes:
+        began: the core's first time; a replay of the journal begins there.
         journal: every event and its effects, the latest ones.
         on_effect: called with what concerns no single call (`Paused`, `Resumed`, `Warned`, `Held`), its times as
             seconds since the epoch. It must not block.
@@ -73,7 +74,8 @@ class Desk:
         self.source = source
         self.wall = Wall(clock)
         self._clock = clock
-        self._core = Scheduler(rules, clock())
+        self.began = clock()
+        self._core = Scheduler(rules, self.began)
         self._random = random.Random()  # noqa: S311 - jitter; a generator of its own leaves the user's seed alone
         self._works: dict[int, tuple[Work, Ticket]] = {}
         self._running: set[int] = set()

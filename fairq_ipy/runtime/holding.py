@@ -176,6 +176,10 @@ class Holding:
             self._state = state
         self._let_queue(None)
 
+    def abandon(self, receipt: Receipt) -> None:
+        """Do as `end`, from any thread."""
+        self._keeper.post(self.end, receipt)
+
     def _settle(self) -> None:
         receipt = self._receipt
         if self._lent is not None and not receipt.exact:

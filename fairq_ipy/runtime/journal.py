@@ -111,7 +111,7 @@ class _Story:
         for now, event, effects in journal:
             self._event(now, event)
             for effect in effects:
-                self._effect(now, effect)
+                self._effect(now, effect, by_hand=isinstance(event, Pause | Resume))
         return self._lines
 
     def _say(self, now: float, text: str) -> None:
@@ -133,16 +133,16 @@ class _Story:
         elif self._waiting and isinstance(event, Pause | Resume) and event.tenant in (None, self._tenant):
             self._say(now, _whose(event))
 
-    def _effect(self, now: float, effect: Effect) -> None:
+    def _effect(self, now: float, effect: Effect, *, by_hand: bool) -> None:
         if isinstance(effect, Admit | Refuse):
             if effect.id == self._id:
                 self._waiting = False
                 self._say(now, _admitted(effect) if isinstance(effect, Admit) else _refused(effect))
-        elif not self._waiting:
+        elif by_hand or not self._waiting:
             return
         elif isinstance(effect, Held):
             self._say(now, f"the endpoint is left alone for {effect.until - now:.3f} s")
-        elif isinstance(effect, Paused) and effect.tenant == self._tenant and effect.why != "by hand":
+        elif isinstance(effect, Paused) and effect.tenant == self._tenant:
             self._say(now, f"{effect.tenant} is paused: {effect.why}")
         elif isinstance(effect, Resumed) and effect.tenant == self._tenant:
             self._say(now, f"{effect.tenant} runs again")

@@ -29,7 +29,7 @@ from fairq_ipy.core.model import Policy, Ticket
 from fairq_ipy.core.scheduler import Scheduler
 from fairq_ipy.errors import ConfigurationError, FairqError, ShutDownError, WouldDeadlockError
 from fairq_ipy.runtime.desk import Desk
-from fairq_ipy.runtime.gate import LoopGate, Outbox, ThreadGate
+from fairq_ipy.runtime.gate import Gate, LoopGate, Outbox, ThreadGate
 from fairq_ipy.runtime.mailbox import Letter, Mailbox
 from fairq_ipy.runtime.scope import current_lender
 from fairq_ipy.runtime.work import Lender, Work
@@ -195,9 +195,12 @@ class Keeper(Desk):
         if outbox is None:
             outbox = self._outboxes[gate.loop] = Outbox(gate.loop)
         outbox.gates.append(gate)
-        if not self._unrung and not self._mailbox.reading:
-            self.loop.call_soon(self._ring_all)
+        first = not self._unrung
         self._unrung[outbox] = None
+        if self.loop.is_closed():  # on another thread: see _bury
+            self._ring_all()
+        elif first and not self._mailbox.reading:
+            self.loop.call_soon(self._ring_all)
 
     def _answer(self, gate: ThreadGate[T], function: Callable[[Scheduler, float], T]) -> None:
         try:
@@ -209,6 +212,8 @@ class Keeper(Desk):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of the keeper failed", exc_info=error)
+        # A call that ends in a task ends between two turns of the mailbox: the next wake-up may have changed.
+        self._turn_over()
 
     # ------------------------------------------------------------------------------------------------------- its turns
 
@@ -291,12 +296,14 @@ class Keeper(Desk):
         self.loop.stop()
 
     def _bury(self, letter: Letter) -> None:
-        """Answer a letter that came too late: whoever waits for an answer gets an error, all else is without object."""
+        """Answer a letter that came too late: who waits for an answer gets one, and all else is without object."""
         function, args = letter
         if function == self._answer:
             args[0].reject(_shut_down())
         elif function in (self.enqueue, self.borrow):
             self.turn_away(args[0], self.refusal("shut_down", args[1], {}))
+        elif isinstance(getattr(function, "__self__", None), Gate):  # the result of work done on another thread
+            function(*args)
 
     def _orphan(self) -> None:
         """In a forked child: there is no thread behind this copy."""

@@ -24,10 +24,10 @@ from fairq_ipy.errors import ConfigurationError
 from fairq_ipy.runtime.gate import Gate
 from fairq_ipy.runtime.holding import Holding, Offer
 from fairq_ipy.runtime.keeper import Keeper
-from fairq_ipy.runtime.scope import Identity, current_lender, set_lender
+from fairq_ipy.runtime.scope import Identity, current_lender, leave_all, set_lender
 from fairq_ipy.runtime.work import Lender
 
-__all__ = ["PermitBlock"]
+__all__ = ["PermitBlock", "sweep"]
 
 UNKNOWN_OUTPUT: Final = 500
 """Output tokens that a permit of unknown cost counts for: the size of an ordinary answer. Counting it as nothing would
@@ -83,28 +83,47 @@ class PermitBlock:
     # ------------------------------------------------------------------------------------------------- the two blocks
 
     def __enter__(self) -> Self:
-        self.take()
-        self.enter()
-        return self
+        self._check_free()
+        try:
+            self.take()
+            self.enter()
+            return self
+        except BaseException:  # nothing stands behind an interrupt that strikes before the block has begun
+            self._leave("unsent")
+            raise
 
     async def __aenter__(self) -> Self:
-        await self.atake()
-        self.enter()
-        return self
+        self._check_free()
+        try:
+            await self.atake()
+            self.enter()
+            return self
+        except BaseException:
+            self._leave("unsent")
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if current_lender() is self._holding:
-                set_lender(self._outer)
-        finally:
-            self.give_back(_outcome(error))
+            self._leave(_outcome(error))
+        except BaseException:  # an interrupt that strikes inside: once more, and then it may go on
+            self._leave("cancelled")
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.__exit__(kind, error, trace)
+        try:
+            self._leave(_outcome(error))
+        except BaseException:
+            self._leave("cancelled")
+            raise
+
+    def _leave(self, outcome: Outcome) -> None:
+        if self._holding is not None and current_lender() is self._holding:
+            set_lender(self._outer)
+        self.give_back(outcome)
 
     # ------------------------------------------------------------------------------------------------------- its steps
 
@@ -116,7 +135,7 @@ class PermitBlock:
             self._ask(gate, None)
             self._has(gate.wait())
         except BaseException:
-            self.give_back("cancelled")
+            self.give_back("unsent")
             raise
 
     async def atake(self) -> None:
@@ -136,17 +155,13 @@ class PermitBlock:
                 keeper.post(holding.again, gate)
             self._has(offer)
         except BaseException:
-            self.give_back("cancelled")
+            self.give_back("unsent")
             raise
 
     def enter(self) -> None:
         """Let the calls of the present context run under this permit."""
-        try:
-            self._outer = current_lender()
-            set_lender(self._holding)
-        except BaseException:
-            self.give_back("cancelled")
-            raise
+        self._outer = current_lender()
+        set_lender(self._holding)
 
     def give_back(self, outcome: Outcome) -> None:
         """Give the slot back, or stop waiting for it; from any thread, once or more."""
@@ -200,6 +215,19 @@ class PermitBlock:
         if self._cost is not None:
             return Receipt(outcome, self._cost, acted=True)
         return Receipt(outcome, 0, UNKNOWN_OUTPUT, acted=True)
+
+
+def sweep() -> None:
+    """Undo, in the present context, the blocks that were left without their exit; for a notebook, after an interrupt.
+
+    Python looks for signals also when ``__exit__`` has just been called, before its first instruction: an interrupt that
+    strikes there leaves a block open, and the traceback that is kept of it keeps the garbage collector away.
+    """
+    lender = current_lender()
+    if isinstance(lender, Holding):
+        lender.abandon(LOST)
+    set_lender(None)
+    leave_all()
 
 
 def _outcome(error: BaseException | None) -> Outcome:

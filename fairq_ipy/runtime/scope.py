@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 from fairq_ipy.errors import ConfigurationError
 from fairq_ipy.runtime.work import Lender
 
-__all__ = ["Identity", "Scope", "current_lender", "current_scope", "set_lender", "tenant"]
+__all__ = ["Identity", "Scope", "current_lender", "current_scope", "leave_all", "set_lender", "tenant"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,6 +68,11 @@ def current_scope() -> Scope | None:
     return _scope.get()
 
 
+def leave_all() -> None:
+    """Leave every scope of the present context."""
+    _scope.set(None)
+
+
 class tenant:  # noqa: N801 - reads as a word: `with fairq.tenant("logs"):`
     """Everything inside asks as this tenant: a context manager and a decorator.
 
@@ -113,7 +118,11 @@ class tenant:  # noqa: N801 - reads as a word: `with fairq.tenant("logs"):`
     ) -> None:
         # The present scope says what to go back to, not this object: it may be open elsewhere, too. A block that is
         # left in another context than it was entered in (a generator moved between tasks) finds nothing to undo.
-        _scope.set(_without(_scope.get(), self))
+        try:
+            _scope.set(_without(_scope.get(), self))
+        except BaseException:  # an interrupt that strikes inside: once more, and then it may go on
+            _scope.set(_without(_scope.get(), self))
+            raise
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

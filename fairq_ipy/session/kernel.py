@@ -259,7 +259,8 @@ class Session:
         """Run ``function(*args, **kwargs)`` under a permit and return its result; see `calls.submit`."""
         asynchronous = calls.is_async(function)
         block = self._block(tenant, priority, on_loop=asynchronous)
-        return await calls.submit(block, functools.partial(function, *args, **kwargs), asynchronous=asynchronous)
+        work = functools.partial(function, *args, **kwargs)
+        return await calls.submit(block, self.keeper, work, asynchronous=asynchronous)
 
     def run(
         self,
@@ -272,7 +273,7 @@ class Session:
         """Run ``function(*args, **kwargs)`` under a permit, blocking, and return its result; see `calls.run`."""
         block = self._block(tenant, priority)
         work = functools.partial(function, *args, **kwargs)
-        return calls.run(block, self.keeper.thread_gate(), work, asynchronous=calls.is_async(function))
+        return calls.run(block, self.keeper, work, asynchronous=calls.is_async(function))
 
     def governed(self, tenant: str | None = None, priority: int | str | None = None) -> Callable[[F], F]:
         """Return a decorator that runs every call of a function under a permit of its own."""

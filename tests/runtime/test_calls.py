@@ -18,12 +18,11 @@ from .conftest import SOON, books, eventually, taken
 
 
 @pytest.fixture
-def submit(permit):
+def submit(keeper, permit):
     def submit(function, *args):
         asynchronous = calls.is_async(function)
-        return calls.submit(
-            permit(on_loop=asynchronous), functools.partial(function, *args), asynchronous=asynchronous
-        )
+        work = functools.partial(function, *args)
+        return calls.submit(permit(on_loop=asynchronous), keeper, work, asynchronous=asynchronous)
 
     return submit
 
@@ -32,7 +31,7 @@ def submit(permit):
 def run(keeper, permit):
     def run(function, *args):
         return calls.run(
-            permit(), keeper.thread_gate(), functools.partial(function, *args), asynchronous=calls.is_async(function)
+            permit(), keeper, functools.partial(function, *args), asynchronous=calls.is_async(function)
         )
 
     return run
@@ -193,6 +192,31 @@ def test_a_plain_function_that_returns_a_coroutine_is_a_mistake_that_is_told(kee
     asyncio.run(main())
     with pytest.raises(ConfigurationError, match="coroutine"):
         run(lambda: double(1))
+
+
+@pytest.mark.parametrize("error", [None, ValueError("mine")])
+def test_a_function_that_ends_after_the_keeper_still_reaches_its_caller(keeper, submit, error):
+    begun, end = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        assert end.wait(SOON)
+        if error is not None:
+            raise error
+        return "done"
+
+    async def main():
+        task = asyncio.create_task(submit(work))
+        await asyncio.to_thread(begun.wait, SOON)
+        await asyncio.to_thread(keeper.close)
+        end.set()
+        return await task
+
+    if error is None:
+        assert asyncio.run(main()) == "done"
+    else:
+        with pytest.raises(ValueError, match="mine"):
+            asyncio.run(main())
 
 
 # ----------------------------------------------------------------------------------------------------------------- run
