@@ -22,6 +22,7 @@ from fairq_ipy.errors import ShutDownError, StreamReclaimedError
 from fairq_ipy.transport import refusals
 from fairq_ipy.transport.host import Request, Response
 from fairq_ipy.transport.meter import Meter
+from fairq_ipy.transport.redirects import MAX_HOPS, next_hop
 
 if TYPE_CHECKING:
     from fairq_ipy.transport.body import Pipe
@@ -42,11 +43,7 @@ can be used again, and the last chunk may carry the usage."""
 PROGRESS_EVERY: Final = 0.1
 """Seconds between two words to the queue about how much a stream has produced."""
 
-MAX_HOPS: Final = 5
-"""Redirects that are followed within one sending; one more is the client's to judge."""
-
 _ERROR: Final = 400
-_SAME_METHOD: Final = frozenset({307, 308})
 
 # What went wrong before the endpoint saw anything, by the names that httpx and httpx2 share.
 _UNSENT: Final = frozenset(
@@ -193,16 +190,11 @@ class Attempt:
         inner = self._exchange.inner
         for _ in range(MAX_HOPS):
             response = await inner.handle_async_request(request)
-            location = response.headers.get("location")
-            if not (self._exchange.follow and location and response.status_code in _SAME_METHOD):
-                return response
-            url = request.url.join(location)
-            if (url.scheme, url.host, url.port) != (request.url.scheme, request.url.host, request.url.port):
+            hop = next_hop(request, response) if self._exchange.follow else None
+            if hop is None:
                 return response
             await response.aclose()
-            request = type(request)(
-                request.method, url, headers=request.headers, stream=request.stream, extensions=request.extensions
-            )
+            request = hop
         return await inner.handle_async_request(request)
 
     def _begin(self, response: Response) -> Head:

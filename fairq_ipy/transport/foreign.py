@@ -21,7 +21,7 @@ from fairq_ipy.runtime.work import Permit
 from fairq_ipy.transport import refusals
 from fairq_ipy.transport.attempt import Head, Later, failure
 from fairq_ipy.transport.exchange import Account
-from fairq_ipy.transport.governing import EXTENSION, Call, Caller, Governing
+from fairq_ipy.transport.governing import EXTENSION, FOLLOW, Call, Caller, Governing
 from fairq_ipy.transport.host import Request, Response, Transport
 from fairq_ipy.transport.meter import Meter
 from fairq_ipy.transport.passing import passing
@@ -40,6 +40,8 @@ class _Foreign(Governing):
         caller: who asks.
         inner: the user's transport.
     """
+
+    _held_back = frozenset({EXTENSION, FOLLOW})
 
     def __init__(self, caller: Caller, inner: Transport) -> None:
         super().__init__(caller)

@@ -13,7 +13,7 @@ from fairq_ipy.transport.host import Current, Host, Request, Response
 from fairq_ipy.transport.library import Library
 from fairq_ipy.transport.refusals import RawHeaders
 
-__all__ = ["EXTENSION", "FOLLOW", "Call", "Caller", "Governing", "Wish"]
+__all__ = ["EXTENSION", "FOLLOW", "Call", "Caller", "Governing", "Wish", "route_of"]
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ _ROUTES: Final = ("chat/completions", "completions", "responses", "embeddings", 
 
 _OURS: Final = frozenset({headers.TENANT, headers.PRIORITY})
 
-# Never sent on: what is meant for us, and hooks that are user code, which the keeper does not run.
-_HELD_BACK: Final = frozenset({EXTENSION, FOLLOW, "trace"})
+# Extensions that are meant for us, and are never sent on.
+_FOR_US: Final = frozenset({EXTENSION, FOLLOW})
 
 
 class Caller(NamedTuple):
@@ -87,6 +87,9 @@ class Governing:
         caller: who asks.
     """
 
+    # Hooks are user code, which the keeper does not run.
+    _held_back = _FOR_US | {"trace"}
+
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
@@ -98,10 +101,8 @@ class Governing:
         host = self._caller.current()
         if not host.governs("POST", str(request.url)):
             return None
-        path: str = request.url.path.rstrip("/")
-        route = next((route for route in _ROUTES if path.endswith("/" + route)), path)
         wish = request.extensions.get(EXTENSION)
-        return Call(host, route, wish if isinstance(wish, Wish) else None)
+        return Call(host, route_of(request.url.path), wish if isinstance(wish, Wish) else None)
 
     def _ticket(self, call: Call, request: Request) -> tuple[Ticket, bool]:
         """Return the ticket for a request whose body is in memory, and whether it asks for events.
@@ -130,18 +131,17 @@ class Governing:
         )
         return ticket, asked.stream
 
-    @staticmethod
-    def _stripped(request: Request) -> Request:
+    def _stripped(self, request: Request) -> Request:
         """Return `request` as it may be sent."""
-        raw = request.headers.raw
-        if not any(name.lower() in _OURS for name, _ in raw) and not (request.extensions.keys() & _HELD_BACK):
+        raw, held_back = request.headers.raw, self._held_back
+        if not any(name.lower() in _OURS for name, _ in raw) and not (request.extensions.keys() & held_back):
             return request
         return type(request)(
             request.method,
             request.url,
             headers=[(name, value) for name, value in raw if name.lower() not in _OURS],
             stream=request.stream,
-            extensions={key: value for key, value in request.extensions.items() if key not in _HELD_BACK},
+            extensions={key: value for key, value in request.extensions.items() if key not in held_back},
         )
 
     def _refusal(self, error: FairqError, call: Call) -> Response:
@@ -153,6 +153,12 @@ class Governing:
 
     def _response(self, status: int, raw: RawHeaders, stream: object, extensions: dict[str, Any]) -> Response:
         return self._caller.library.module.Response(status, headers=raw, stream=stream, extensions=extensions)
+
+
+def route_of(path: str) -> str:
+    """Return which of the known calls a governed path makes; the path itself where the policy added it."""
+    path = path.rstrip("/")
+    return next((route for route in _ROUTES if path.endswith("/" + route)), path)
 
 
 def _first(*values: T | None) -> T | None:

@@ -1,0 +1,30 @@
+"""Redirects of a model call within its endpoint: followed under the slot that the call has, in place of its client.
+
+A hop that the client made by itself would come in as another call, wait again and be counted again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fairq_ipy.transport.host import Request, Response
+
+__all__ = ["MAX_HOPS", "next_hop"]
+
+MAX_HOPS: Final = 5
+"""Redirects that are followed within one sending; one more is the client's to judge."""
+
+_SAME_METHOD: Final = frozenset({307, 308})
+
+
+def next_hop(request: Request, response: Response) -> Request | None:
+    """Return the request that `response` sends on to the same origin; ``None`` when it does nothing of the kind."""
+    location = response.headers.get("location")
+    if not location or response.status_code not in _SAME_METHOD:
+        return None
+    url = request.url.join(location)
+    if (url.scheme, url.host, url.port) != (request.url.scheme, request.url.host, request.url.port):
+        return None
+    return type(request)(
+        request.method, url, headers=request.headers, stream=request.stream, extensions=request.extensions
+    )
