@@ -40,6 +40,13 @@ def test_when_the_queue_was_refused_the_sentences_do_not_hide_it(made_run: Calla
     assert not broken.kept
 
 
+def test_a_busy_machine_is_named_as_one(made_run: Callable[..., Run]) -> None:
+    run = made_run(None)
+    quiet, busy = (Experiment(run, run, run.makespan_s / factor, 2) for factor in (1.05, 1.5))
+    assert "little time to spare" not in str(Report(quiet))
+    assert "little time to spare" in str(Report(busy))
+
+
 def test_wrong_answers_are_told(made_run: Callable[..., Run]) -> None:
     run = made_run(None)
     wrong = replace(run, traces=(run.traces[0]._replace(right=False), *run.traces[1:]))
