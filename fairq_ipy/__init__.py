@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fairq_ipy.core.messages import Snapshot as Snapshot
     from fairq_ipy.errors import BudgetExceededError as BudgetExceededError
+    from fairq_ipy.errors import BypassBlockedError as BypassBlockedError
     from fairq_ipy.errors import ConfigurationError as ConfigurationError
     from fairq_ipy.errors import ContextTooLargeError as ContextTooLargeError
     from fairq_ipy.errors import EndpointError as EndpointError
@@ -63,6 +64,7 @@ _HOMES = {
     "fairq_ipy.core.messages": ("Snapshot",),
     "fairq_ipy.errors": (
         "BudgetExceededError",
+        "BypassBlockedError",
         "ConfigurationError",
         "ContextTooLargeError",
         "EndpointError",

@@ -14,6 +14,7 @@
         QueueTimeoutError      the call waited longer than it may
         UnknownTenantError     nobody of that name may ask
         WouldDeadlockError     the only slot is held by the very call that asks
+        BypassBlockedError     a client that was not handed ours, and the guard blocks such calls
         ShutDownError          the session was closed while the call waited
       EndpointError          the operator of the endpoint can mend it
       StreamReclaimedError   a stream was opened and not read, or the server went silent
@@ -30,6 +31,7 @@ from typing import Any
 
 __all__ = [
     "BudgetExceededError",
+    "BypassBlockedError",
     "ConfigurationError",
     "ContextTooLargeError",
     "EndpointError",
@@ -243,6 +245,21 @@ class WouldDeadlockError(Refused):
 
     reason = "would_deadlock"
     outer: int | None = None
+
+
+class BypassBlockedError(Refused):
+    """A call of the endpoint by a client that is not ours, which the guard is told to block (``guard: block``).
+
+    Attributes:
+        library: what would have sent it, as ``requests``.
+        host: whom it would have gone to.
+        module: who made it: the first module outside of that library.
+    """
+
+    reason = "bypass"
+    library: str | None = None
+    host: str | None = None
+    module: str | None = None
 
 
 class ShutDownError(Refused):

@@ -13,6 +13,7 @@ from fairq_ipy import errors, testing
 
 ERRORS = [
     "BudgetExceededError",
+    "BypassBlockedError",
     "ConfigurationError",
     "ContextTooLargeError",
     "EndpointError",
