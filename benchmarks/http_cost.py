@@ -60,7 +60,7 @@ def requests(scale: Scale) -> Iterator[Line]:
     """Yield what a request takes, and what it costs the process."""
     count = scale.of(60, 25)
     with endpoint() as url:
-        blocking = {"governed": fairq.http_client(tenant="bench"), "plain": httpx.Client()}
+        blocking = {"governed": fairq.http_client(tenant="bench", library="httpx"), "plain": httpx.Client()}
         yield from _compared("request", _blocking(blocking, url, QUESTION, count, scale), targets=True)
         yield from _compared("stream, read to its end", _blocking(blocking, url, STREAMED, count, scale), targets=False)
         for client in blocking.values():
@@ -101,7 +101,7 @@ def _blocking(clients: dict[str, httpx.Client], url: str, body: dict[str, Any], 
 
 
 async def _awaiting(url: str, count: int, scale: Scale) -> Turns:
-    clients = {"governed": fairq.async_http_client(tenant="bench"), "plain": httpx.AsyncClient()}
+    clients = {"governed": fairq.async_http_client(tenant="bench", library="httpx"), "plain": httpx.AsyncClient()}
     turns = Turns(clients)
     for repetition in range(scale.repetitions + 1):
         with collector_at_rest():
