@@ -28,7 +28,7 @@ Action: TypeAlias = Callable[[Hub, Mapping[str, Any]], object]
 
 def _status(hub: Hub, _values: Mapping[str, Any]) -> Document:
     session = hub.session()
-    remarks = [] if session.broken is None else [f"the policy file cannot be used: {session.broken}"]
+    remarks = [] if session.broken is None else [f"{views.broken_line(session.broken)}; the rules before it hold on"]
     return views.status(session.snapshot(), session.settings, time.time(), remarks)
 
 

@@ -16,7 +16,7 @@ from fairq_ipy.notebook.document import shorten
 from fairq_ipy.notebook.notices import Notices
 from fairq_ipy.notebook.question import Conversations
 from fairq_ipy.notebook.surface import Surface
-from fairq_ipy.notebook.views import source_name
+from fairq_ipy.notebook.views import broken_line, source_name
 from fairq_ipy.notebook.wording import seconds
 from fairq_ipy.session import Notice, PolicyBroken, PolicyLoaded, Session, front
 
@@ -151,7 +151,7 @@ def _words(notice: Notice) -> str:
     """Return one line about what happened; empty when nobody needs to be told."""
     match notice:
         case PolicyBroken(error):
-            return f"{_first_line(error)}; the rules before it hold on (%fairq validate shows all)"
+            return f"{broken_line(error)}; the rules before it hold on (%fairq validate shows all)"
         case PolicyLoaded(settings, mended=True):
             return f"{source_name(settings)} is mended and in use"
         case PolicyLoaded(settings):
@@ -163,11 +163,3 @@ def _words(notice: Notice) -> str:
             return f"{shorten(tenant)}: {why}"
         case Paused() | Resumed() | Held():
             return ""  # asked for, or over before anybody reads it: %fairq status says it
-
-
-def _first_line(error: PolicyError) -> str:
-    """Return what is wrong, in one line."""
-    if not error.findings:
-        return str(error)
-    more = len(error.findings) - 1
-    return f"{error.findings[0]}{f' and {more} more' if more else ''}"

@@ -46,13 +46,7 @@ class FairqMagics(Magics):
         take_off: undoes what was hung on the shell beside the magics; the extension's.
     """
 
-    def __init__(
-        self,
-        shell: InteractiveShell,
-        hub: Hub,
-        text: CellText,
-        above: Callable[[], None],
-    ) -> None:
+    def __init__(self, shell: InteractiveShell, hub: Hub, text: CellText, above: Callable[[], None]) -> None:
         super().__init__(shell)
         self.hub = hub
         self.text = text
@@ -71,7 +65,7 @@ class FairqMagics(Magics):
 
     def _fairq(self, line: str, local_ns: Mapping[str, Any] | None) -> object:
         self.show_notices()
-        word, _, rest = line.strip().partition(" ")
+        word, rest = (*line.split(maxsplit=1), "", "")[:2]
         word = word.rstrip(";")
         if word.startswith("-"):
             say(FAIRQ.parse(line, {}).help)

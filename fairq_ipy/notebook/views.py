@@ -6,17 +6,19 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairq_ipy.core.messages import BudgetState, Snapshot, TenantSnapshot
 from fairq_ipy.core.model import Policy
-from fairq_ipy.errors import Finding
+from fairq_ipy.errors import Finding, PolicyError
 from fairq_ipy.notebook.calls import Call
 from fairq_ipy.notebook.document import Block, Cell, Chip, Document, Lines, Number, Paragraph, Pre, Table, Tone, shorten
 from fairq_ipy.notebook.wording import count, hold_words, level_name, plural, seconds, state_chip
 from fairq_ipy.policy import Settings
 
 __all__ = [
+    "broken_line",
     "dry_run",
     "endpoint_name",
     "findings",
@@ -197,15 +199,28 @@ def _level(name: str, number: int, reserve: int) -> str:
 
 def findings(path: str | os.PathLike[str], found: Sequence[Finding]) -> Document:
     """Return what is wrong with the policy file at `path`, or that nothing is."""
-    try:
-        name = os.path.relpath(path)  # a whole path would name the machine in a notebook that is saved
-    except ValueError:  # on another drive
-        name = os.fspath(path)
+    name = _short(path)
     if not found:
         return Document(Paragraph(f"{name} is a good policy", chip=Chip("ok", "good")))
     rows = tuple((Number(f"{each.line}:{each.column}"), each.path, each.message, each.hint) for each in found)
     head = Paragraph(f"{plural(len(found), 'problem')} in {name}", chip=Chip("not usable", "bad"))
     return Document(head, Table(("line", "where", "what is wrong", "what to do"), rows))
+
+
+def broken_line(error: PolicyError) -> str:
+    """Return the first thing that is wrong with a policy, in one line."""
+    if not error.findings:
+        return str(error)
+    first, more = error.findings[0], len(error.findings) - 1
+    return f"{replace(first, file=_short(first.file))}{f' and {more} more' if more else ''}"
+
+
+def _short(path: str | os.PathLike[str]) -> str:
+    """Return a path from here: a whole one would name the machine in a notebook that is saved."""
+    try:
+        return os.path.relpath(path)
+    except ValueError:  # on another drive
+        return os.fspath(path)
 
 
 # -------------------------------------------------------------------------------------------------------------- calls

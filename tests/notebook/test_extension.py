@@ -201,7 +201,8 @@ def test_a_policy_that_breaks_is_told_once_and_once_when_it_is_mended(shell: Any
     assert told.count("fairq: ") == 1
     assert "the rules before it hold on" in told
     assert fairq.snapshot().cap == 2
-    assert "note: the policy file cannot be used" in str(shell.run("%fairq"))
+    assert "note: team.yaml:3:10: limits.concurency: " in str(shell.run("%fairq"))
+    assert str(policy.parent) not in told, "a saved notebook does not name the machine"
     shell.run("1")
     assert "fairq" not in shell.stdout
     policy.write_text(good.replace("concurrency: 2", "concurrency: 4"), encoding="utf-8")
