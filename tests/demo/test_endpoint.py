@@ -181,7 +181,9 @@ def test_a_client_that_hangs_up_frees_its_slot_at_once() -> None:
                 next(answer.iter_raw())
         assert client.post(f"{server.base_url}/chat/completions", json={**body, "stream": False}).status_code == 200
         stats = server.stats()
-    assert (stats.disconnects, stats.refused_429, stats.max_in_flight, stats.served) == (50, 0, 1, 1)
+    assert (stats.refused_429, stats.max_in_flight, stats.in_flight) == (0, 1, 0)
+    assert stats.disconnects > 0
+    assert stats.disconnects + stats.served == 51  # on a busy machine, an answer may be over before its client leaves
 
 
 def test_the_slot_is_free_before_the_client_has_the_last_byte(server: DemoServer) -> None:
