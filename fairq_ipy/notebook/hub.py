@@ -18,7 +18,7 @@ from fairq_ipy.notebook.question import Conversations
 from fairq_ipy.notebook.surface import Surface
 from fairq_ipy.notebook.views import broken_line, source_name
 from fairq_ipy.notebook.wording import seconds
-from fairq_ipy.session import Notice, PolicyBroken, PolicyLoaded, Session, front
+from fairq_ipy.session import Bypassed, Notice, PolicyBroken, PolicyLoaded, Session, front
 
 __all__ = ["Hub"]
 
@@ -161,5 +161,13 @@ def _words(notice: Notice) -> str:
             return f"{shorten(tenant or 'everything')} is paused: {why}{again} (%fairq resume)"
         case Warned(tenant, why):
             return f"{shorten(tenant)}: {why}"
+        case Bypassed(sighting) if sighting.fate == "out of reach":
+            return (
+                f"{sighting.place} reaches {sighting.host} past the queue, where nothing can hold it up (%fairq guard)"
+            )
+        case Bypassed(sighting):
+            return (
+                f"{sighting.place} called {sighting.host} past the queue; `%fairq guard on` lets such calls wait in it"
+            )
         case Paused() | Resumed() | Held():
             return ""  # asked for, or over before anybody reads it: %fairq status says it

@@ -12,9 +12,20 @@ import types
 
 from fairq_ipy.session import front
 from fairq_ipy.session.front import close, load, session
-from fairq_ipy.session.kernel import Listener, Notice, PolicyBroken, PolicyLoaded, Session
+from fairq_ipy.session.kernel import Bypassed, Listener, Notice, PolicyBroken, PolicyLoaded, Session
 
-__all__ = ["Listener", "Notice", "PolicyBroken", "PolicyLoaded", "Session", "close", "front", "load", "session"]
+__all__ = [
+    "Bypassed",
+    "Listener",
+    "Notice",
+    "PolicyBroken",
+    "PolicyLoaded",
+    "Session",
+    "close",
+    "front",
+    "load",
+    "session",
+]
 
 
 class _Callable(types.ModuleType):

@@ -91,6 +91,8 @@ def load(path: str | os.PathLike[str] | None = None) -> Session:
     with _present.lock:
         found = _present.live()
         if found is None or found.keeper.orphaned:
+            if found is not None:
+                found.guard.forget()
             found = _present.session = Session.find(path)
         else:
             found.load(path)

@@ -22,8 +22,9 @@ from fairq_ipy.runtime.permits import PermitBlock
 from fairq_ipy.runtime.scope import Identity
 from fairq_ipy.session.governed import Governed
 from fairq_ipy.session.watch import PolicyWatch
+from fairq_ipy.transport.guard import Bypassed, Guard
 
-__all__ = ["Listener", "Notice", "PolicyBroken", "PolicyLoaded", "Session"]
+__all__ = ["Bypassed", "Listener", "Notice", "PolicyBroken", "PolicyLoaded", "Session"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +49,7 @@ class PolicyBroken(NamedTuple):
     error: PolicyError
 
 
-Notice: TypeAlias = PolicyLoaded | PolicyBroken | Paused | Resumed | Warned | Held
+Notice: TypeAlias = PolicyLoaded | PolicyBroken | Paused | Resumed | Warned | Held | Bypassed
 Listener: TypeAlias = Callable[[Notice], None]
 
 
@@ -64,6 +65,7 @@ class Session:
         broken: what is wrong with the policy file, while the one before it holds; ``None`` when all is well.
         keeper: the owner of the queue.
         chat: the clients behind `fairq.ask`, made by the transport at the first question.
+        guard: looks after calls of the endpoint by clients that are not ours, as the policy says.
         listeners: called with every `Notice`, on the keeper's thread: they must not block. Times are seconds since the
             epoch.
     """
@@ -84,6 +86,8 @@ class Session:
         self.keeper.on_effect = self._told
         self._calendar = calendar.Calendar(self.keeper)
         self.keeper.post(self._calendar.follow, zone, calendar.used(settings.rules))
+        self.guard = Guard(self, self._notify)
+        self.guard.switch(settings.guard)
         with self._lock:
             self._look_after(settings)
 
@@ -137,7 +141,7 @@ class Session:
         with self._lock:
             if self._closed:
                 return
-            mended = self.broken is not None
+            mended, guarded = self.broken is not None, self.settings.guard
             self.settings, self.broken = settings, None
             self._governed = Governed(settings.endpoint.base_url, settings.endpoint.paths)
             keeper = self.keeper
@@ -145,6 +149,8 @@ class Session:
             keeper.post(self._calendar.follow, zone, calendar.used(settings.rules))
             keeper.event(PolicyChanged(settings.rules))
             keeper.post(self._notify, PolicyLoaded(settings, mended))
+            if settings.guard != guarded:  # what somebody switched by hand holds until the policy says something else
+                self.guard.switch(settings.guard)
             if by_hand:
                 self._look_after(settings)
 
@@ -192,6 +198,11 @@ class Session:
         if problem is not None:
             raise ConfigurationError(f"the key in {variable} {problem}; set the variable again without it")
         return key
+
+    def address(self) -> str | None:
+        """Return the endpoint's address; ``None`` as long as the built-in endpoint has not been started."""
+        url = self.settings.endpoint.base_url
+        return url if url != "demo" else None if self._demo is None else str(self._demo.base_url)
 
     def governs(self, method: str, url: str) -> bool:
         """Return whether that request is a call of the endpoint, which passes the queue."""
@@ -327,6 +338,7 @@ class Session:
             demo, self._demo = self._demo, None
         if watch is not None:
             watch.stop()
+        self.guard.close()
         try:
             self.keeper.close()
         finally:

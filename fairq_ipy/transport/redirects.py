@@ -9,18 +9,18 @@ from typing import Final
 
 from fairq_ipy.transport.host import Request, Response
 
-__all__ = ["MAX_HOPS", "next_hop"]
+__all__ = ["MAX_HOPS", "SAME_METHOD", "next_hop"]
 
 MAX_HOPS: Final = 5
 """Redirects that are followed within one sending; one more is the client's to judge."""
 
-_SAME_METHOD: Final = frozenset({307, 308})
+SAME_METHOD: Final = frozenset({307, 308})
 
 
 def next_hop(request: Request, response: Response) -> Request | None:
     """Return the request that `response` sends on to the same origin; ``None`` when it does nothing of the kind."""
     location = response.headers.get("location")
-    if not location or response.status_code not in _SAME_METHOD:
+    if not location or response.status_code not in SAME_METHOD:
         return None
     url = request.url.join(location)
     if (url.scheme, url.host, url.port) != (request.url.scheme, request.url.host, request.url.port):
