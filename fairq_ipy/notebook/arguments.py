@@ -20,7 +20,7 @@ from fairq_ipy.notebook.line import Scan, Word, fill, scan, unclosed
 
 __all__ = ["Command", "Kind", "Operand", "Option", "Parsed", "is_option", "nearest", "unknown"]
 
-Kind: TypeAlias = Literal["tenants", "levels", "models", "chats", "paths"]
+Kind: TypeAlias = Literal["tenants", "levels", "models", "chats", "guards", "paths"]
 """What completes a value."""
 
 _HELP = ("--help", "-h")

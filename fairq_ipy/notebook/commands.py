@@ -131,6 +131,12 @@ FAIRQ = Command(
             _command("pause", "admit nothing more of a tenant, or of anybody; what runs goes on", _WHOM),
             _command("resume", "admit again", _WHOM),
             _command(
+                "guard",
+                "calls by clients that were never told of the queue: what becomes of them, and who makes them",
+                Operand("mode", "MODE", "on: they wait in the queue, too; warn; block; off", "guards"),
+                more="Without MODE: what was seen so far. What is switched here holds until the policy says otherwise.",
+            ),
+            _command(
                 "log",
                 "the latest calls",
                 options=(

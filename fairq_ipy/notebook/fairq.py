@@ -10,12 +10,12 @@ from IPython.core.error import UsageError
 
 from fairq_ipy import policy as policies
 from fairq_ipy.errors import PolicyError
-from fairq_ipy.notebook import views
+from fairq_ipy.notebook import bypasses, views
 from fairq_ipy.notebook.arguments import unknown
 from fairq_ipy.notebook.calls import latest
 from fairq_ipy.notebook.document import Document, shorten
 from fairq_ipy.notebook.hub import Hub
-from fairq_ipy.notebook.wording import seconds
+from fairq_ipy.notebook.wording import plural, seconds
 
 if TYPE_CHECKING:
     from fairq_ipy.demo.experiment import Progress
@@ -29,6 +29,9 @@ Action: TypeAlias = Callable[[Hub, Mapping[str, Any]], object]
 def _status(hub: Hub, _values: Mapping[str, Any]) -> Document:
     session = hub.session()
     remarks = [] if session.broken is None else [f"{views.broken_line(session.broken)}; the rules before it hold on"]
+    gone_by = session.guard.bypasses()
+    if gone_by:
+        remarks.append(f"not governed: {plural(gone_by, 'call')}; %fairq guard says whose")
     return views.status(session.snapshot(), session.settings, time.time(), remarks)
 
 
@@ -92,6 +95,15 @@ def _check_known(hub: Hub, who: str, tenant: str) -> None:
         raise UsageError(unknown(who, "tenant", tenant, known))
 
 
+def _guard(hub: Hub, values: Mapping[str, Any]) -> Document:
+    guard, word = hub.session().guard, values["mode"]
+    if word is not None:
+        if word not in bypasses.MODES:
+            raise UsageError(unknown("%fairq guard", "mode", word, list(bypasses.MODES)))
+        guard.switch(bypasses.MODES[word])
+    return bypasses.table(guard.mode, guard.seen())
+
+
 def _log(hub: Hub, values: Mapping[str, Any]) -> Document:
     session = hub.session()
     if values["tenant"] is not None:
@@ -137,6 +149,7 @@ ACTIONS: Mapping[str, Action] = {
     "validate": _validate,
     "pause": _pause,
     "resume": _resume,
+    "guard": _guard,
     "log": _log,
     "story": _story,
     "demo": _demo,

@@ -11,6 +11,7 @@ from fairq_ipy import policy
 from fairq_ipy.core.messages import Held, Paused, Resumed, Warned
 from fairq_ipy.core.model import LEVELS
 from fairq_ipy.errors import FairqError, PolicyError
+from fairq_ipy.notebook import bypasses
 from fairq_ipy.notebook.completion import Values
 from fairq_ipy.notebook.document import shorten
 from fairq_ipy.notebook.notices import Notices
@@ -87,6 +88,7 @@ class Hub:
             "tenants": lambda: self._known(self.tenants),
             "levels": lambda: self._known(self._levels),
             "models": lambda: self._known(self._models),
+            "guards": lambda: bypasses.MODES,
             "chats": self.conversations.names,
         }
 
@@ -152,22 +154,14 @@ def _words(notice: Notice) -> str:
     match notice:
         case PolicyBroken(error):
             return f"{broken_line(error)}; the rules before it hold on (%fairq validate shows all)"
-        case PolicyLoaded(settings, mended=True):
-            return f"{source_name(settings)} is mended and in use"
-        case PolicyLoaded(settings):
-            return f"{source_name(settings)} was changed and is in use"
+        case PolicyLoaded(settings, mended):
+            return f"{source_name(settings)} {'is mended and' if mended else 'was changed and is'} in use"
         case Paused(tenant, why, until) if why != "by hand":
             again = "" if until is None else f", tried again in {seconds(max(0.0, until - time.time()))}"
             return f"{shorten(tenant or 'everything')} is paused: {why}{again} (%fairq resume)"
         case Warned(tenant, why):
             return f"{shorten(tenant)}: {why}"
-        case Bypassed(sighting) if sighting.fate == "out of reach":
-            return (
-                f"{sighting.place} reaches {sighting.host} past the queue, where nothing can hold it up (%fairq guard)"
-            )
         case Bypassed(sighting):
-            return (
-                f"{sighting.place} called {sighting.host} past the queue; `%fairq guard on` lets such calls wait in it"
-            )
+            return bypasses.line(sighting)
         case Paused() | Resumed() | Held():
             return ""  # asked for, or over before anybody reads it: %fairq status says it
