@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -28,14 +31,23 @@ def test_there_are_examples():
     assert {"quickstart.ipynb", "policy_tour.ipynb"} <= set(NOTEBOOKS)
 
 
+@pytest.fixture(scope="module")
+def played(kernel_python, tmp_path_factory) -> Iterator[dict[str, Future[nbformat.NotebookNode]]]:
+    """All examples, each in a kernel of its own at the same time: they mostly wait."""
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(NOTEBOOKS)) as pool:
+        patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        yield {name: pool.submit(play_through, name, kernel_python) for name in NOTEBOOKS}
+
+
+def play_through(name: str, python: str) -> nbformat.NotebookNode:
+    return asyncio.run(Client(nbformat.read(EXAMPLES / name, as_version=4), python).async_execute())
+
+
 @pytest.mark.slow
-def test_it_runs_to_its_end_and_shows_what_it_showed(saved, kernel_python, tmp_path, monkeypatch):
-    before = [kinds(cell) for cell in saved.cells]
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-
-    Client(saved, kernel_python).execute()
-
-    assert [kinds(cell) for cell in saved.cells] == before
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_runs_to_its_end_and_shows_what_it_showed(name, played):
+    saved = nbformat.read(EXAMPLES / name, as_version=4)
+    assert [kinds(cell) for cell in played[name].result().cells] == [kinds(cell) for cell in saved.cells]
 
 
 class Client(NotebookClient):
