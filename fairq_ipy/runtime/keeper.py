@@ -91,8 +91,8 @@ class Keeper(Desk):
         self._thread = threading.Thread(target=self._main, name="fairq-keeper", daemon=True)
         self._thread.start()
         self.thread_id: int = self._thread.ident or 0
-        orphan = weakref.WeakMethod(self._orphan)
-        os.register_at_fork(after_in_child=lambda: (method := orphan()) and method())
+        myself = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: (keeper := myself()) and keeper._orphan())  # noqa: SLF001 - our own
 
     # ---------------------------------------------------------------------------------------- for callers, any thread
 

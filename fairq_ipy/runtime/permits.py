@@ -72,6 +72,7 @@ class PermitBlock:
         self._spent: tuple[int, int] | None = None
         self._holding: Holding | None = None
         self._lost: weakref.finalize[..., PermitBlock] | None = None
+        self._entered: Holding | None = None
         self._outer: Lender | None = None
         self.ticket = 0
         self.waited = 0.0
@@ -121,8 +122,9 @@ class PermitBlock:
             raise
 
     def _leave(self, outcome: Outcome) -> None:
-        if self._holding is not None and current_lender() is self._holding:
+        if self._entered is not None and current_lender() is self._entered:
             set_lender(self._outer)
+        self._entered = None
         self.give_back(outcome)
 
     # ------------------------------------------------------------------------------------------------------- its steps
@@ -161,7 +163,8 @@ class PermitBlock:
     def enter(self) -> None:
         """Let the calls of the present context run under this permit."""
         self._outer = current_lender()
-        set_lender(self._holding)
+        self._entered = self._holding
+        set_lender(self._entered)
 
     def give_back(self, outcome: Outcome) -> None:
         """Give the slot back, or stop waiting for it; from any thread, once or more."""
@@ -220,8 +223,8 @@ class PermitBlock:
 def sweep() -> None:
     """Undo, in the present context, the blocks that were left without their exit; for a notebook, after an interrupt.
 
-    Python looks for signals also when ``__exit__`` has just been called, before its first instruction: an interrupt that
-    strikes there leaves a block open, and the traceback that is kept of it keeps the garbage collector away.
+    Python looks for signals also when ``__exit__`` has just been called, before its first instruction: an interrupt
+    that strikes there leaves a block open, and the traceback that is kept of it keeps the garbage collector away.
     """
     lender = current_lender()
     if isinstance(lender, Holding):

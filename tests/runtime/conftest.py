@@ -17,6 +17,7 @@ from fairq_ipy.runtime.permits import PermitBlock
 from fairq_ipy.runtime.scope import Identity
 from fairq_ipy.runtime.work import Permit
 
+OVER = Receipt()
 SOON = 20.0
 """Seconds that anything may take before a test calls it hung; nothing is measured against it."""
 
@@ -55,7 +56,7 @@ class Probe:
     def wait(self) -> Permit:
         return self.gate.wait(SOON)
 
-    def end(self, receipt: Receipt = Receipt()) -> None:
+    def end(self, receipt: Receipt = OVER) -> None:
         self.keeper.post(self.keeper.settle, self.ticket, receipt)
 
 

@@ -83,7 +83,7 @@ def test_windows_follow_each_other_without_gap_or_overlap(zone, per, instant):
     assert here.start <= instant < here.end
     following = window(per, info, here.end)
     # An hour may be cut by a shift of half an hour; then the second window still knows the first one's beginning.
-    assert following.start == here.end or following.start == here.start
+    assert following.start in {here.end, here.start}
     assert following.end > here.end
 
 

@@ -30,9 +30,7 @@ def submit(keeper, permit):
 @pytest.fixture
 def run(keeper, permit):
     def run(function, *args):
-        return calls.run(
-            permit(), keeper, functools.partial(function, *args), asynchronous=calls.is_async(function)
-        )
+        return calls.run(permit(), keeper, functools.partial(function, *args), asynchronous=calls.is_async(function))
 
     return run
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import threading
@@ -163,12 +162,20 @@ def test_a_signal_interrupts_the_main_threads_wait(owner):
 
 
 def test_other_threads_do_not_call_the_idle_hook(owner):
-    owner.idle_hook = lambda: pytest.fail("called on another thread")
+    called, over = [], []
+    owner.idle_hook = lambda: called.append(1)
     gate = ThreadGate(owner)
-    with contextlib.suppress(TimeoutError):
-        thread = threading.Thread(target=lambda: pytest.raises(TimeoutError, gate.wait, 0.12))
-        thread.start()
-        thread.join()
+
+    def wait():
+        with pytest.raises(TimeoutError):
+            gate.wait(0.12)
+        over.append(1)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert over
+    assert not called
 
 
 def test_a_wait_on_the_thread_of_a_running_loop_says_which_loop_it_blocks(owner):

@@ -95,7 +95,7 @@ def test_the_story_tells_what_held_up_a_call_that_waited_and_nothing_of_others()
 @pytest.mark.parametrize(
     ("event", "effects", "words_of_it"),
     [
-        (Submit(TICKET), [Refuse(17, "queue_full", {"depth": 20, "bound": 20})], "refused: queue full (depth 20, bound 20)"),
+        (Submit(TICKET), [Refuse(17, "queue_full", {"depth": 9})], "refused: queue full (depth 9)"),
         (Submit(TICKET), [Refuse(17, "shut_down", {})], "refused: shut down"),
         (Unclaimed(17), [], "its caller did not take the permit in time; it keeps its place"),
         (Ready(17), [], "its caller is back"),

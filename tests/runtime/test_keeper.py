@@ -413,6 +413,7 @@ def test_an_exception_thrown_into_its_thread_does_not_end_it(keeper, probe, capl
     caplog.set_level(logging.CRITICAL, "asyncio")
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(keeper.thread_id), ctypes.py_object(KeyboardInterrupt))
     keeper.post(int)
+    eventually(lambda: "KeyboardInterrupt" in caplog.text)
     first.end()
     second.wait()
     second.end()

@@ -15,8 +15,12 @@ from fairq_ipy.runtime import holding
 from .conftest import SOON, Probe, books, eventually, rules, taken
 
 
+def told(keeper, event):
+    return [line for line in keeper.journal if type(line.event).__name__ == event]
+
+
 def unclaimed(keeper):
-    return [line for line in keeper.journal if type(line.event).__name__ == "Unclaimed"]
+    return told(keeper, "Unclaimed")
 
 
 class AsyncProbe(Probe):
@@ -214,9 +218,8 @@ def test_a_call_that_missed_its_offer_keeps_its_place_in_line(keeper, permit, mo
         eventually(lambda: unclaimed(keeper))
         with taken(keeper):
             second = asyncio.create_task(on_the_loop("second"))
-            while not [line for line in keeper.journal if type(line.event).__name__ == "Ready"]:
-                await asyncio.sleep(0)  # the loop comes round
-            eventually(lambda: books(keeper) == (1, 2))
+            await asyncio.to_thread(eventually, lambda: books(keeper) == (1, 2))
+            await asyncio.to_thread(eventually, lambda: told(keeper, "Ready"))  # the loop came round
         await asyncio.gather(first, second)
 
     asyncio.run(main())
@@ -268,7 +271,7 @@ def test_a_task_cancelled_after_it_missed_its_offer_leaves_nothing_behind(keeper
 def test_a_blocking_call_whose_slot_only_its_own_loop_can_free_is_refused(keeper, permit):
     async def main():
         async with permit() as outer:
-            with pytest.raises(WouldDeadlockError, match="can become free") as refused, detached(permit()):
+            with pytest.raises(WouldDeadlockError, match="can become free") as refused, Detached(permit()):
                 pytest.fail("there was no slot")
             assert refused.value.outer == outer.ticket
             assert refused.value.reason == "would_deadlock"
@@ -298,13 +301,13 @@ def test_a_blocking_call_waits_when_one_of_the_slots_is_held_elsewhere(make_keep
     async def main():
         async with permit():
             threading.Timer(0.6, leave.set).start()  # longer than the keeper needs to see a deadlock
-            with detached(permit()):
+            with Detached(permit()):
                 pass
 
     asyncio.run(main())
 
 
-class detached:
+class Detached:
     """A block that is entered outside of the context of the permit around it, as a callback of a widget is."""
 
     def __init__(self, block):

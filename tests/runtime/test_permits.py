@@ -121,6 +121,7 @@ def test_giving_back_by_hand_and_by_the_block_is_giving_back_once(keeper, permit
         block.give_back("ok")
         assert books(keeper) == (0, 0)
     assert len(receipts(keeper)) == 1
+    assert current_lender() is None
 
 
 def test_a_refused_permit_raises_what_the_queue_says(make_keeper):

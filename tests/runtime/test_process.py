@@ -113,7 +113,9 @@ CANCELLED_MAIN = """
     ["", QUEUED_IN_DAEMONS, QUEUED_IN_A_DAEMONS_LOOP, RUNNING_ON_THE_KEEPER, SUBMITTED_FUNCTION, CANCELLED_MAIN],
     ids=["idle", "threads", "loop", "keeper", "function", "main"],
 )
-@pytest.mark.parametrize("way", ["ends()", "ends(); sys.exit(3)", "keeper.close(); ends()"], ids=["end", "exit", "close"])
+@pytest.mark.parametrize(
+    "way", ["ends()", "ends(); sys.exit(3)", "keeper.close(); ends()"], ids=["end", "exit", "close"]
+)
 def test_an_interpreter_ends_promptly_and_silently_whatever_is_under_way(busy, way):
     if "close" in way and "daemon" in busy:
         way = "threading.excepthook = lambda args: None; " + way  # the waiters are told, which is their own noise

@@ -36,26 +36,26 @@ def made(reason, tenant="a", max_wait=None, **facts):
         (
             made("queue_full", depth=10, bound=10, retry_after=None),
             errors.QueueFullError,
-            "queue of a full: 10 of 10 waiting; try again in a few seconds, "
-            "or raise limits.queue_per_tenant in policies/team.yaml",
+            ("queue of a full: 10 of 10 waiting; try again in a few seconds, "
+            "or raise limits.queue_per_tenant in policies/team.yaml"),
         ),
         (
             made("queue_full", "logs", depth=5, bound=5, retry_after=120.0),
             errors.QueueFullError,
-            "queue of logs full: 5 of 5 waiting; try again in about 2 min, "
-            "or raise tenants.logs.queue in policies/team.yaml",
+            ("queue of logs full: 5 of 5 waiting; try again in about 2 min, "
+            "or raise tenants.logs.queue in policies/team.yaml"),
         ),
         (
             made("budget", used=900, limit=1000, budget="tokens per session", resets_at=None),
             errors.BudgetExceededError,
-            "a has used 900 of 1000 tokens per session, which leaves no room; it lasts for the session; "
-            "policies/team.yaml sets its size",
+            ("a has used 900 of 1000 tokens per session, which leaves no room; it lasts for the session; "
+            "policies/team.yaml sets its size"),
         ),
         (
             made("context", unit="messages", size=34, limit=20),
             errors.ContextTooLargeError,
-            "the request carries 34 messages, and a may send 20 at once; shorten it, or raise context.messages in "
-            "policies/team.yaml",
+            ("the request carries 34 messages, and a may send 20 at once; shorten it, or raise context.messages in "
+            "policies/team.yaml"),
         ),
         (
             made("paused", why="by hand", resumes_at=None),
@@ -65,14 +65,14 @@ def made(reason, tenant="a", max_wait=None, **facts):
         (
             made("evicted", why="3 empty answers in a row"),
             errors.TenantEvictedError,
-            "a was paused and what it had queued was dropped: 3 empty answers in a row; mend the caller, "
-            "then fairq.resume('a')",
+            ("a was paused and what it had queued was dropped: 3 empty answers in a row; mend the caller, "
+            "then fairq.resume('a')"),
         ),
         (
             made("queue_timeout", waited=300.0),
             errors.QueueTimeoutError,
-            "waited 5 min in the queue and was not sent; try again when less is queued, or raise limits.max_wait in "
-            "policies/team.yaml",
+            ("waited 5 min in the queue and was not sent; try again when less is queued, or raise limits.max_wait in "
+            "policies/team.yaml"),
         ),
         (
             made("queue_timeout", waited=4.0, max_wait=4.0),
@@ -82,8 +82,8 @@ def made(reason, tenant="a", max_wait=None, **facts):
         (
             made("would_deadlock", outer=3),
             errors.WouldDeadlockError,
-            "call 7 waits for the slot of call 3, which its own caller holds; leave the inner permit() block first, "
-            "or make the call inside it",
+            ("call 7 waits for the slot of call 3, which its own caller holds; leave the inner permit() block first, "
+            "or make the call inside it"),
         ),
         (
             made("shut_down"),
@@ -93,14 +93,14 @@ def made(reason, tenant="a", max_wait=None, **facts):
         (
             made("endpoint", status=429, attempts=1, retry_after=2.0),
             errors.EndpointError,
-            "the endpoint answered 429 once, which is as often as backpressure.retries in policies/team.yaml allows; "
-            "try again later",
+            ("the endpoint answered 429 once, which is as often as backpressure.retries in policies/team.yaml allows; "
+            "try again later"),
         ),
         (
             made("endpoint", status=None, attempts=4),
             errors.EndpointError,
-            "the endpoint refused 4 times, which is as often as backpressure.retries in policies/team.yaml allows; "
-            "try again later",
+            ("the endpoint refused 4 times, which is as often as backpressure.retries in policies/team.yaml allows; "
+            "try again later"),
         ),
     ],
     ids=lambda value: value.reason if isinstance(value, errors.FairqError) else "",

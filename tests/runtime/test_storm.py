@@ -106,7 +106,7 @@ class Storm:
     async def function(self, dice):
         await calls.submit(self.block(dice, on_loop=False), self.keeper, int, asynchronous=False)
 
-    # ------------------------------------------------------------------------------------------------------- the weather
+    # ------------------------------------------------------------------------------------------------------ the weather
 
     def thread(self, number):
         dice = random.Random(f"{self.seed} {number}")
