@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from fairq_ipy.core.messages import Place
@@ -186,11 +187,19 @@ async def _atexts(asking: _Asking) -> AsyncGenerator[str, None]:
         raise asking.failed(error) from error
 
 
-class _Clients(NamedTuple):
-    """The clients of one session's questions."""
+class _Clients:
+    """The clients of one session's questions, each made when it is first needed; they keep its connections."""
 
-    sync: Client
-    asynchronous: Client
+    def __init__(self, session: Host) -> None:
+        self._session = session
+
+    @cached_property
+    def sync(self) -> Client:
+        return http_client(self._session, library="httpx")
+
+    @cached_property
+    def asynchronous(self) -> Client:
+        return async_http_client(self._session, library="httpx")
 
 
 class _Asking:
@@ -217,10 +226,10 @@ class _Asking:
 
     @property
     def clients(self) -> _Clients:
-        """The session's own clients; they keep its connections."""
+        """The session's own clients."""
         session = self._session
         if session.chat is None:
-            session.chat = _Clients(http_client(session, library="httpx"), async_http_client(session, library="httpx"))
+            session.chat = _Clients(session)
         found: _Clients = session.chat
         return found
 

@@ -171,7 +171,7 @@ def test_a_wrong_priority_or_an_unknown_tenant_is_told_where_it_is_written(queue
             make(session, tenant="stranger")
 
 
-# ------------------------------------------------------------------------------------------------------ what is governed
+# ----------------------------------------------------------------------------------------------------- what is governed
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,11 @@ def test_posts_to_the_endpoints_paths_are_governed(mock: ScriptedEndpoint, queue
     assert session.snapshot().submitted == 1
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "models"), ("GET", "chat/completions"), ("POST", "files")])
+@pytest.mark.parametrize("what", [("GET", "models"), ("GET", "chat/completions"), ("POST", "files")])
 def test_other_requests_go_straight_through(
-    mock: ScriptedEndpoint, queue: Queue, client: Client, library: str, method: str, path: str
+    mock: ScriptedEndpoint, queue: Queue, client: Client, library: str, what: tuple[str, str]
 ):
+    method, path = what
     session = queue(concurrency=1)
     session.pause()
     assert client(session, library=library).request(method, f"{mock.base_url}/{path}").status_code == 200

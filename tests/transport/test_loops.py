@@ -56,12 +56,9 @@ def test_so_it_is_in_a_task(mock: ScriptedEndpoint, queue: Queue, library: str):
 
     async def main() -> list[str]:
         async with async_client(session, library=library) as made:
-            answers = []
             url = f"{mock.base_url}/chat/completions"
             async with made.stream("POST", url, json=chat_body("a b", stream=True)) as response:
-                async for _ in response.aiter_lines():
-                    answers.append(await aask(made, mock, "inner"))
-            return answers
+                return [await aask(made, mock, "inner") async for _ in response.aiter_lines()]
 
     assert set(run(main())) == {"inner"}
 
@@ -120,8 +117,7 @@ def test_threads_with_and_without_loops_share_the_slots(mock: ScriptedEndpoint, 
     answers: list[str] = []
 
     def on_a_loop() -> None:
-        for number in range(2):
-            answers.append(run(aask(shared, mock, f"loop {number}")))
+        answers.extend(run(aask(shared, mock, f"loop {number}")) for number in range(2))
 
     threads = [threading.Thread(target=on_a_loop) for _ in range(2)]
     threads += [threading.Thread(target=lambda: answers.append(ask(sync, mock, "sync"))) for _ in range(5)]
