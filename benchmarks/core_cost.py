@@ -7,7 +7,6 @@ next. A step of the heap pushes one item and pops one. Tickets, receipts and ite
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import random
 import time
@@ -63,9 +62,10 @@ class LoadedCore:
         self._ids = itertools.count(1)
         self._running: deque[int] = deque()
         names = [f"tenant-{number}" for number in range(tenants)]
-        for _ in range(-(-queued // tenants)):
-            for name in names:
-                self._note(self._core.handle(Submit(self._ticket(name)), self._now))
+        with collector_at_rest():
+            for _ in range(-(-queued // tenants)):
+                for name in names:
+                    self._note(self._core.handle(Submit(self._ticket(name)), self._now))
         for name in names[:paused]:
             self._core.handle(Pause(name), self._now)
         self._next_name = itertools.cycle(names[paused:]).__next__
@@ -112,39 +112,38 @@ def _core_side(core: LoadedCore, steps: int) -> Callable[[], float]:
 
 def cost(scale: Scale) -> Iterator[Line]:
     """Yield what one call costs the core, as a multiple of a bare heap's push and pop."""
-    steps = scale.of(20_000, 4_000)
+    steps = scale.of(10_000, 3_000)
     targets = {(100_000, 10): Target(1.6), (100_000, 1000): Target(3)}
-    for queued in (1_000, 100_000, scale.of(1_000_000, 200_000)):
-        for tenants in (10, 1000):
-            taken = interleaved(
-                {
-                    "core": _core_side(LoadedCore(queued, tenants), steps),
-                    "heap": _heap_side(queued, peers.plain_item, steps),
-                    "ordered": _heap_side(queued, peers.ordered_item, steps),
-                },
-                scale.repetitions,
-            )
-            core, heap, ordered = (median(taken[side]) for side in ("core", "heap", "ordered"))
-            load = f"{queued:,} queued, {tenants} tenants"
-            yield Line.of(
-                f"{load}: against a bare heapq of tuples",
-                ratio(taken["core"], taken["heap"]),
-                clock=THREAD_CPU,
-                target=targets.get((queued, tenants)),
-                detail=f"{micro(core)} / {micro(heap)}",
-            )
-            yield Line.of(
-                f"{load}: against a heapq of ordered dataclasses",
-                ratio(taken["core"], taken["ordered"]),
-                clock=THREAD_CPU,
-                detail=f"{micro(core)} / {micro(ordered)}",
-            )
-            gc.collect()
+    most = scale.of(1_000_000, 200_000)
+    for queued, tenants in ((1_000, 10), (1_000, 1000), (100_000, 10), (100_000, 1000), (most, 10), (most, 1000)):
+        taken = interleaved(
+            {
+                "core": _core_side(LoadedCore(queued, tenants), steps),
+                "heap": _heap_side(queued, peers.plain_item, steps),
+                "ordered": _heap_side(queued, peers.ordered_item, steps),
+            },
+            scale.repetitions,
+        )
+        core, heap, ordered = (median(taken[side]) for side in ("core", "heap", "ordered"))
+        load = f"{queued:,} queued, {tenants} tenants"
+        yield Line.of(
+            f"{load}: against a bare heapq of tuples",
+            ratio(taken["core"], taken["heap"]),
+            clock=THREAD_CPU,
+            target=targets.get((queued, tenants)),
+            detail=f"{micro(core)} / {micro(heap)}",
+        )
+        yield Line.of(
+            f"{load}: against a heapq of ordered dataclasses",
+            ratio(taken["core"], taken["ordered"]),
+            clock=THREAD_CPU,
+            detail=f"{micro(core)} / {micro(ordered)}",
+        )
 
 
 def rules(scale: Scale) -> Iterator[Line]:
     """Yield what the rules cost that a plain policy leaves off."""
-    steps = scale.of(20_000, 4_000)
+    steps = scale.of(10_000, 3_000)
     taken = interleaved(
         {
             "everything": _core_side(LoadedCore(10_000, 10, EVERYTHING), steps),
@@ -162,7 +161,7 @@ def rules(scale: Scale) -> Iterator[Line]:
 
 def growth(scale: Scale) -> Iterator[Line]:
     """Yield how the cost grows with the queue and with the tenants."""
-    steps = scale.of(20_000, 4_000)
+    steps = scale.of(10_000, 3_000)
     most = scale.of(1_000_000, 200_000)
     taken = interleaved(
         {
@@ -175,7 +174,6 @@ def growth(scale: Scale) -> Iterator[Line]:
     )
     yield _grown(f"{most:,} queued against 1,000 (10 tenants)", taken, "large", "small", Target(1.3))
     yield _grown(f"{most:,} queued against 1,000: a bare heapq", taken, "large heap", "small heap")
-    gc.collect()
     taken = interleaved(
         {
             "many": _core_side(LoadedCore(100_000, 1000), steps),
@@ -213,7 +211,7 @@ def _priomesh(scale: Scale) -> Line:
 
 def paused(scale: Scale) -> Iterator[Line]:
     """Yield what tenants cost that may not go."""
-    steps = scale.of(20_000, 4_000)
+    steps = scale.of(10_000, 3_000)
     for tenants in (10, 1000):
         taken = interleaved(
             {

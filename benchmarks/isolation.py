@@ -81,14 +81,14 @@ def _close(queue: Any) -> None:
 
 def blocked(scale: Scale) -> Iterator[Line]:
     """Yield the capacity that is left to other threads while a cell blocks the kernel's loop."""
-    seconds = scale.of(600, 300) / 1000
+    seconds = scale.of(400, 300) / 1000
     for name, make in MAKERS.items():
         taken = interleaved(
             {
                 "blocked": lambda make=make: _done_by_threads(make(), seconds, block=True),  # type: ignore[misc]
                 "free": lambda make=make: _done_by_threads(make(), seconds, block=False),  # type: ignore[misc]
             },
-            scale.repetitions,
+            5,
         )
         ours = name == "fairq_ipy"
         yield Line.of(
