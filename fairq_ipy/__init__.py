@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fairq_ipy.errors import TenantPausedError as TenantPausedError
     from fairq_ipy.errors import UnknownTenantError as UnknownTenantError
     from fairq_ipy.errors import WouldDeadlockError as WouldDeadlockError
+    from fairq_ipy.runtime.carry import carry as carry
     from fairq_ipy.runtime.scope import tenant as tenant
     from fairq_ipy.session import Session as Session
     from fairq_ipy.session.front import aask as aask
@@ -82,6 +83,7 @@ _HOMES = {
         "UnknownTenantError",
         "WouldDeadlockError",
     ),
+    "fairq_ipy.runtime.carry": ("carry",),
     "fairq_ipy.runtime.scope": ("tenant",),
     "fairq_ipy.session": ("Session",),
     "fairq_ipy.session.front": (

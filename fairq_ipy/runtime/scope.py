@@ -2,7 +2,7 @@
 
 Both live in context variables, so that two tasks or two threads never mix, and what a task starts inherits what its
 parent had. Executor threads inherit nothing by themselves: `asyncio.to_thread`, `fairq.submit` and `fairq.run` copy the
-context, a bare ``ThreadPoolExecutor`` does not.
+context, a bare ``ThreadPoolExecutor`` does not; `fairq.carry` takes it along.
 """
 
 from __future__ import annotations

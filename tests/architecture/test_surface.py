@@ -42,6 +42,7 @@ ROOT = sorted(
         "aask",
         "ask",
         "async_http_client",
+        "carry",
         "governed",
         "http_client",
         "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import assert_type
 
@@ -75,6 +76,12 @@ def bare(number: int) -> str:
 @fairq.governed(tenant="logs", priority="batch")
 async def named(number: int) -> str:
     return str(number)
+
+
+def in_threads(pool: ThreadPoolExecutor) -> None:
+    future = pool.submit(fairq.carry(summarise), "a.log", lines=3)
+    assert_type(future.result(), str)
+    assert_type(fairq.carry(summarise)("a.log", lines=3), str)
 
 
 @fairq.tenant("logs")
