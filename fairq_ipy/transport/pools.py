@@ -8,6 +8,7 @@ client is forgotten, whichever comes first.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -33,7 +34,16 @@ class _Connections:
         try:
             await self._unwanted.wait()
         finally:
-            await self.inner.aclose()
+            # Half closed is not closed: once begun, this is not given up when the keeper closes, too.
+            closing = asyncio.ensure_future(self._close_all())
+            while not closing.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(closing)
+            closing.result()
+
+    async def _close_all(self) -> None:
+        await self.inner.aclose()
+        await asyncio.sleep(0)  # a socket is closed by the loop, in its next turn
 
     def close(self) -> None:
         """Close them. Any thread."""
