@@ -278,6 +278,46 @@ def test_refunds_cannot_be_saved_up(core):
     assert longest_run(tenants(queue, queue.drain(prompt_tokens=100))[:18], "a") <= 2
 
 
+def test_who_arrives_after_a_cheap_turn_of_a_refunded_tenant_is_not_ahead_of_those_who_waited(core):
+    """Virtual time never falls: the newcomer starts where the system was, not where a refunded lane is."""
+    queue = core(concurrency=2, queue=None, headroom_for=0)
+    big = queue.submit("a", prompt_tokens=900, max_tokens=0)
+    queue.submit_many(30, "a", **EXACT)
+    queue.submit_many(60, "b", **EXACT)
+    for _ in range(8):
+        queue.settle(queue.running[-1], prompt_tokens=100)
+    queue.settle(big, prompt_tokens=0)
+    queue.submit_many(20, "c", **EXACT)
+    assert Counter(tenants(queue, queue.drain(prompt_tokens=100))[:24])["c"] <= 8
+
+
+def test_a_refund_does_not_reach_behind_the_moment_at_which_the_lane_was_lifted(core):
+    queue = core(concurrency=2, queue=None, headroom_for=0)
+    big = queue.submit("a", prompt_tokens=5_000, max_tokens=0)
+    queue.submit_many(10, "a", **EXACT)
+    queue.submit_many(80, "b", **EXACT)
+    queue.tell(Pause("a"))
+    for _ in range(50):
+        queue.settle(queue.running[-1], prompt_tokens=100)
+    queue.tell(Resume("a"))
+    queue.settle(big, prompt_tokens=0)
+    assert longest_run(tenants(queue, queue.drain(prompt_tokens=100))[:18], "a") <= 2
+
+
+def test_a_refund_does_not_reach_behind_the_arrival_of_the_call_that_is_now_first(core):
+    queue = core(concurrency=2, queue=None, headroom_for=0)
+    queue.submit_many(90, "b", **EXACT)
+    big = queue.submit("a", prompt_tokens=10_000, max_tokens=0)
+    early = queue.submit("a", **EXACT)
+    for _ in range(50):
+        queue.settle(next(number for number in queue.running if number != big), prompt_tokens=100)
+    assert big in queue.running
+    queue.submit_many(10, "a", **EXACT)
+    queue.tell(Cancel(early))
+    queue.settle(big, prompt_tokens=0)
+    assert longest_run(tenants(queue, queue.drain(prompt_tokens=100))[:18], "a") <= 2
+
+
 def test_a_refund_gives_back_the_turn_that_an_estimate_took(core):
     queue = core(concurrency=2, queue=None, headroom_for=0)
     big = queue.submit("a", prompt_tokens=100_000, max_tokens=0)

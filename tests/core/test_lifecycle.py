@@ -279,6 +279,28 @@ def test_patience_is_only_used_up_by_waiting(core):
     assert queue.last[0].facts == {"waited": 10.0}
 
 
+def test_the_wait_that_is_told_is_that_of_all_attempts(core):
+    queue = core(concurrency=1)
+    first, second = queue.submit_many(2)
+    queue.now = 3.0
+    queue.settle(first)
+    queue.now = 10.0
+    queue.backoff(second, 5.0)
+    queue.tick(15.0)
+    assert queue.last[0].waited == 3.0 + 5.0
+
+
+def test_patience_begins_anew_where_it_stopped_when_a_call_comes_back(core):
+    queue = core(concurrency=1, max_wait=10.0)
+    number = queue.submit()
+    queue.now = 5.0
+    queue.backoff(number, 100.0)
+    queue.tick(10.0)
+    assert queue.refused == {}
+    queue.tick(15.0)
+    assert queue.refused == {number: "queue_timeout"}
+
+
 def test_a_ticket_that_was_admitted_in_time_is_not_refused_later(core):
     queue = core(concurrency=1, max_wait=10.0)
     queue.submit()

@@ -170,6 +170,14 @@ def test_the_place_counts_other_tenants_by_turns(core):
     assert queue.scheduler.place(second, 0.0).ahead == 1 + 2 + 1
 
 
+def test_the_place_does_not_count_who_may_not_go(core):
+    queue = core(concurrency=1)
+    queue.submit_many(3, "b")
+    number = queue.submit("a")
+    queue.tell(Pause("b"))
+    assert queue.scheduler.place(number, 0.0).ahead == 0
+
+
 def test_with_equal_costs_the_place_is_never_too_good(core):
     queue = core(concurrency=1, queue=None)
     for tenant in "abacabbac":

@@ -71,6 +71,15 @@ def test_calls_that_are_refused_together_make_one_hold_and_one_step(core):
     assert queue.picture.held_until == 1.0 + 2.0
 
 
+def test_a_straggler_that_is_refused_during_the_hold_does_not_lengthen_it(core):
+    queue = core(concurrency=2, headroom_for=0)
+    first, second = queue.submit_many(2)
+    queue.backoff(first)
+    queue.now = 0.5
+    assert queue.backoff(second) == []
+    assert queue.picture.held_until == 1.0
+
+
 def test_a_later_refusal_that_asks_for_more_lengthens_the_hold(core):
     queue = core(concurrency=2, headroom_for=0)
     first, second = queue.submit_many(2)

@@ -160,6 +160,7 @@ def test_each_empty_probe_doubles_the_cool_down_up_to_its_bound(core):
     for _ in range(5):
         queue.settle(queue.running[0], **EMPTY)
         lengths.append(queue.last[0].until - queue.now)
+        assert queue.running == []
         queue.tick(queue.scheduler.wake_at)
     assert lengths == [10.0, 20.0, 35.0, 35.0, 35.0]
 

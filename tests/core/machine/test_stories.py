@@ -68,8 +68,8 @@ def tenant_rules(budgets: Any) -> Any:
     return st.builds(
         TenantPolicy,
         weight=st.sampled_from([0.5, 1.0, 3.0]),
-        concurrency=st.sampled_from([None, None, 0, 1, 2]),
-        queue=st.sampled_from([None, None, 0, 2]),
+        concurrency=st.sampled_from([None, None, None, 2, 1, 0]),
+        queue=st.sampled_from([None, None, None, 2, 0]),
         context=st.sampled_from([Context(), Context(), Context(messages=3, tokens=150)]),
         budgets=budgets,
         on_exhausted=st.sampled_from(["refuse", "wait"]),
@@ -82,12 +82,12 @@ policies = st.builds(
     Policy,
     limits=st.builds(
         Limits,
-        concurrency=st.integers(0, 4),
-        queue=st.sampled_from([None, None, 0, 4]),
-        queue_per_tenant=st.sampled_from([None, None, 2]),
-        max_wait=st.sampled_from([None, None, 0.0, 7.0, 45.0]),
-        requests_per_minute=st.sampled_from([None, None, 0, 2, 6]),
-        tokens_per_minute=st.sampled_from([None, None, 0, 300, 900]),
+        concurrency=st.sampled_from([2, 2, 1, 3, 4, 0]),
+        queue=st.sampled_from([None, None, None, 4, 0]),
+        queue_per_tenant=st.sampled_from([None, None, None, 2]),
+        max_wait=st.sampled_from([None, None, None, 45.0, 7.0, 0.0]),
+        requests_per_minute=st.sampled_from([None, None, None, 6, 2, 0]),
+        tokens_per_minute=st.sampled_from([None, None, None, 900, 300, 0]),
     ),
     levels=st.tuples(
         *(st.builds(Level, st.just(n), st.just(str(n)), st.sampled_from([0, 0, 1, 2])) for n in (1, 2, 3))
@@ -174,8 +174,12 @@ class Story(RuleBasedStateMachine):
 
     # ----------------------------------------------------------------------------------------------------------- calls
 
-    @rule(shape=shapes, tenant=anybody)
-    def submit(self, shape: Ticket, tenant: str) -> None:
+    @rule(shape=shapes, tenant=anybody, count=st.integers(1, 3))
+    def submit(self, shape: Ticket, tenant: str, count: int) -> None:
+        for _ in range(count):
+            self.submit_one(shape, tenant)
+
+    def submit_one(self, shape: Ticket, tenant: str) -> None:
         self.number += 1
         ticket = shape._replace(id=self.number, tenant=tenant)
         if tenant == "c" and ticket.max_tokens is None:
@@ -250,6 +254,7 @@ class Story(RuleBasedStateMachine):
     def resume(self, tenant: str | None) -> None:
         self.tell(Resume(tenant))
 
+    @precondition(lambda self: self.steps > 10)
     @rule(policy=policies)
     def change(self, policy: Policy) -> None:
         self.tell(PolicyChanged(policy))
