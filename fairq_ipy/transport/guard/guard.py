@@ -98,6 +98,8 @@ class Guard:
         family = importlib.import_module(f"fairq_ipy.transport.guard.{_FAMILIES[module.__name__]}")
         try:
             seams: list[Seam] = list(family.seams(self._watch, module))
+            for owner, name, _ in seams:
+                getattr(owner, name)
         except AttributeError as missing:
             log.warning("calls made with this version of %s cannot be seen: %s", module.__name__, missing)
             return
