@@ -23,6 +23,7 @@ from fairq_ipy.transport import refusals
 from fairq_ipy.transport.host import Request, Response
 from fairq_ipy.transport.meter import Meter
 from fairq_ipy.transport.redirects import MAX_HOPS, next_hop
+from fairq_ipy.transport.sieve import Sieve
 
 if TYPE_CHECKING:
     from fairq_ipy.transport.body import Pipe
@@ -243,13 +244,16 @@ class Attempt:
     async def _pass_on(self, chunks: AsyncIterator[bytes], head: Head, kept: list[bytes]) -> None:
         pipe = self._pipe = self._exchange.open(head)
         feed, push = self.meter.feed, pipe.push
+        sieve = Sieve() if self._exchange.counted and self.meter.streams and self.meter.plain else None
         for chunk in kept:
-            push(chunk)
+            push(chunk if sieve is None else sieve.feed(chunk))
         async for chunk in chunks:
             if feed(chunk):
                 self._hear()
-            if not push(chunk):
+            if not push(chunk if sieve is None else sieve.feed(chunk)):
                 await self._wait_for_room(pipe)
+        if sieve is not None:
+            push(sieve.end())
         self._end()
 
     async def _first(self, chunks: AsyncIterator[bytes]) -> list[bytes]:

@@ -49,9 +49,10 @@ class Pipe:
 
     def push(self, chunk: bytes) -> bool:
         """Add a chunk; return whether there is room for more."""
-        self._pushed += len(chunk)
-        self._chunks.append(chunk)
-        self._ring()
+        if chunk:
+            self._pushed += len(chunk)
+            self._chunks.append(chunk)
+            self._ring()
         return self._pushed - self._taken < READ_AHEAD
 
     def end(self, error: BaseException | None = None) -> None:

@@ -70,13 +70,14 @@ class Exchange:
         request: what to send; its body must be in memory, since it may be sent more than once.
         ticket: of the call.
         streaming: whether the request asks for events.
+        counted: whether the request asks for usage that its caller did not ask for.
         follow: whether redirects within the endpoint are followed under the same permit.
         gate: where the caller waits for the `Answer`.
 
     Attributes:
         account: what it was and cost.
         gone: whether the caller left.
-        follow, inner, keeper, request, streaming, ticket: see above.
+        counted, follow, inner, keeper, request, streaming, ticket: see above.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class Exchange:
         "_later",
         "_pipe",
         "account",
+        "counted",
         "follow",
         "gone",
         "inner",
@@ -102,6 +104,7 @@ class Exchange:
         *,
         ticket: Ticket,
         streaming: bool,
+        counted: bool,
         follow: bool,
         gate: Gate[Answer],
     ) -> None:
@@ -110,6 +113,7 @@ class Exchange:
         self.request = request
         self.ticket = ticket
         self.streaming = streaming
+        self.counted = counted
         self.follow = follow
         self.account = Account(ticket.id, ticket.tenant)
         self.gone = False

@@ -53,8 +53,8 @@ class _Foreign(Governing):
         """Return a turn that waits at `gate`, still to be submitted, and whether the request asks for events."""
         keeper = call.host.keeper
         check_deadlock(keeper)
-        ticket, streaming = self._ticket(call, request)
-        return Turn(keeper, ticket, gate, loop), streaming
+        ticket, asked = self._ticket(call, request)
+        return Turn(keeper, ticket, gate, loop), asked.stream
 
     def _watched(
         self, response: Response, kind: type[Watched], turn: Turn, permit: Permit, call: Call, *, streaming: bool

@@ -104,8 +104,8 @@ class Governing:
         wish = request.extensions.get(EXTENSION)
         return Call(host, route_of(request.url.path), wish if isinstance(wish, Wish) else None)
 
-    def _ticket(self, call: Call, request: Request) -> tuple[Ticket, bool]:
-        """Return the ticket for a request whose body is in memory, and whether it asks for events.
+    def _ticket(self, call: Call, request: Request) -> tuple[Ticket, wire.Asked]:
+        """Return the ticket for a request whose body is in memory, and what that asks for.
 
         Raises:
             UnknownTenantError: the policy does not let that tenant ask.
@@ -129,7 +129,7 @@ class Governing:
             asked.model,
             asked_by.max_wait,
         )
-        return ticket, asked.stream
+        return ticket, asked
 
     def _stripped(self, request: Request) -> Request:
         """Return `request` as it may be sent."""

@@ -23,6 +23,7 @@ from fairq_ipy.transport.exchange import Answer, Exchange
 from fairq_ipy.transport.governing import EXTENSION, FOLLOW, Call, Caller, Governing
 from fairq_ipy.transport.host import Request, Response, Transport
 from fairq_ipy.transport.pools import Pool
+from fairq_ipy.transport.sieve import with_usage
 from fairq_ipy.transport.waiting import await_answer, wait_for_answer
 from fairq_ipy.transport.watched import check_deadlock
 
@@ -50,15 +51,31 @@ class _Governed(Governing):
         """Return the exchange for a governed request whose body is in memory."""
         keeper = call.host.keeper
         check_deadlock(keeper)
-        ticket, streaming = self._ticket(call, request)
+        ticket, asked = self._ticket(call, request)
+        counted = asked.stream and not asked.options and call.wish is None and call.route == "chat/completions"
+        counted = counted and call.host.settings.endpoint.stream_usage
+        sent = self._stripped(request)
         return Exchange(
             keeper,
             self._pool.inner(keeper),
-            self._stripped(request),
+            self._counted(sent) if counted else sent,
             ticket=ticket,
-            streaming=streaming,
+            streaming=asked.stream,
+            counted=counted,
             follow=request.extensions.get(FOLLOW) is True,
             gate=gate,
+        )
+
+    @staticmethod
+    def _counted(request: Request) -> Request:
+        """Return `request` with the wish for usage that its caller did not have."""
+        framing = {b"content-length", b"transfer-encoding"}
+        return type(request)(
+            request.method,
+            request.url,
+            headers=[(name, value) for name, value in request.headers.raw if name.lower() not in framing],
+            content=with_usage(request.read()),
+            extensions=request.extensions,
         )
 
     def _answered(self, answer: Answer, exchange: Exchange, body: type[Any], call: Call) -> Response:

@@ -33,6 +33,7 @@ class Meter:
 
     Attributes:
         events: data events seen so far; comments are none. For other bodies, pieces.
+        plain: whether its bytes are what they say, and not compressed.
         streams: whether the answer is read as events.
     """
 
@@ -46,6 +47,7 @@ class Meter:
         "_tally",
         "_type",
         "events",
+        "plain",
         "streams",
     )
 
@@ -62,8 +64,9 @@ class Meter:
         self._size = 0
         self._broken = False  # it says JSON and is none, or it is a page for people
         coding = content_encoding.strip().lower()
-        self._decoder = encodings.decoder(coding) if coding not in {"", "identity"} else None
-        if self._decoder is None and coding not in {"", "identity"}:
+        self.plain = coding in {"", "identity"}
+        self._decoder = None if self.plain else encodings.decoder(coding)
+        if self._decoder is None and not self.plain:
             self._blind()
 
     # ---------------------------------------------------------------------------------------------------- watching

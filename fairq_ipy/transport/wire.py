@@ -33,6 +33,7 @@ class Asked(NamedTuple):
         messages: messages it carries; 1 for a plain prompt.
         model: the model's name; empty when it names none.
         stream: whether it asks for events.
+        options: whether it says itself what it wants beside the events.
     """
 
     prompt_tokens: int = 0
@@ -40,6 +41,7 @@ class Asked(NamedTuple):
     messages: int = 1
     model: str = ""
     stream: bool = False
+    options: bool = False
 
 
 def read(body: bytes, route: str = "chat/completions") -> Asked:
@@ -58,6 +60,7 @@ def read(body: bytes, route: str = "chat/completions") -> Asked:
         messages=messages,
         model=model if isinstance(model, str) else "",
         stream=content.get("stream") is True,
+        options="stream_options" in content,
     )
 
 
