@@ -9,7 +9,7 @@ PY     := $(VENV)/bin/python
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-real coverage check format docs examples bench clean
+.PHONY: help demo lab test test-real coverage check lint types imports documents format docs examples bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -38,11 +38,19 @@ coverage: $(VENV)/.test  ## judge what the last `make test` covered: 100 % of co
 	@$(PY) -m coverage report --include='fairq_ipy/core/*,fairq_ipy/policy/*' --fail-under=100
 	@$(PY) -m coverage report
 
-check: $(VENV)/.test  ## lint, format, types, import contracts, policies
+check: lint types imports documents  ## lint, format, types, import contracts, policies and documents
+
+lint: $(VENV)/.test
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+
+types: $(VENV)/.test
 	@$(PY) -m mypy
+
+imports: $(VENV)/.test
 	@$(VENV)/bin/lint-imports --no-logo
+
+documents: $(VENV)/.test
 	@$(PY) -m fairq_ipy.cli validate policies/*.yaml
 	@$(PY) docs/reference.py --check
 
