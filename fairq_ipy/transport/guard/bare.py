@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from fairq_ipy.errors import BypassBlockedError
 from fairq_ipy.transport.guard.sightings import stands_on
 from fairq_ipy.transport.guard.watch import PORTS, Seam, Watch, plain
 
@@ -80,7 +81,11 @@ class _Sockets:
 
         def connect(sock: Any, address: Any) -> Any:
             if self._watch.mode != "off" and isinstance(address, tuple) and len(address) > 1:
-                self._look(address)
+                try:
+                    self._look(address)
+                except BypassBlockedError:
+                    sock.close()  # who connects closes it only after errors of the network
+                    raise
             return original(sock, address)
 
         return connect
