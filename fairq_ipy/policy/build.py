@@ -9,7 +9,18 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias, get_args
 
-from fairq_ipy.core.model import Backpressure, Budget, Context, Level, Limits, Policy, Stall, TenantPolicy, Unit
+from fairq_ipy.core.model import (
+    Adaptive,
+    Backpressure,
+    Budget,
+    Context,
+    Level,
+    Limits,
+    Policy,
+    Stall,
+    TenantPolicy,
+    Unit,
+)
 from fairq_ipy.policy.address import normal
 from fairq_ipy.policy.settings import Endpoint
 from fairq_ipy.policy.variables import filled
@@ -104,6 +115,18 @@ def _read(section: Data, readers: Readers) -> dict[str, Any]:
     return {key: read(section[key]) for key, read in readers.items() if key in section}
 
 
+def limits(section: Data) -> Limits:
+    """Return the limits; a concurrency with bounds is found within them."""
+    facts = _read(section, _LIMITS)
+    slots = section.get("concurrency")
+    if isinstance(slots, Mapping):
+        facts["concurrency"] = count(slots["start"])
+        facts["adaptive"] = Adaptive(count(slots.get("min", Adaptive().least)), count(slots["max"]))
+    elif slots is not None:
+        facts["concurrency"] = count(slots)
+    return Limits(**facts)
+
+
 def _budget(data: Data) -> Budget:
     unit = next(unit for unit in UNITS if unit in data)
     return Budget(unit, count(data[unit]), data["per"])
@@ -120,7 +143,6 @@ def _stall(data: Data) -> Stall:
 
 
 _LIMITS: Readers = {
-    "concurrency": count,
     "queue": _unless("unlimited", count),
     "queue_per_tenant": _unless("unlimited", count),
     "max_wait": _unless("unlimited", seconds),
@@ -142,7 +164,7 @@ _TENANT: Readers = {
     "stall": _unless("off", _stall),
 }
 _TOP: Readers = {
-    "limits": lambda section: Limits(**_read(section, _LIMITS)),
+    "limits": limits,
     "starve_after": _unless("off", seconds),
     "headroom_for": _unless("off", seconds, instead=0.0),
     "backpressure": lambda section: Backpressure(**_read(section, _BACKPRESSURE)),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
-from fairq_ipy.core.model import Limits, Policy
+from fairq_ipy.core.model import Policy
 from fairq_ipy.policy import address, variables
-from fairq_ipy.policy.build import UNITS, count, level_numbers, seconds
+from fairq_ipy.policy.build import UNITS, count, level_numbers, limits, seconds
 from fairq_ipy.policy.report import Report
 from fairq_ipy.policy.tree import Mark, Node, Path, entry
 from fairq_ipy.policy.wording import cut, listed, nearest
@@ -130,7 +130,9 @@ def _reserves(document: Document) -> Iterator[Remark]:
     """Find reserves that leave nothing to the levels after them."""
     if not document.sound("limits") or not document.sound("levels"):
         return
-    slots = count(document.section("limits").get("concurrency", Limits().concurrency))
+    found = limits(document.section("limits"))
+    # Where the concurrency moves, a reserve larger than the moment's is cut to what leaves one slot.
+    slots = found.concurrency if found.adaptive is None else found.adaptive.most
     levels = document.section("levels")
     reserves = {name: count(level.get("reserve", 0)) for name, level in levels.items()}
     hint = f"limits.concurrency is {slots}; together the levels may reserve up to {slots - 1}"
@@ -140,6 +142,18 @@ def _reserves(document: Document) -> Iterator[Remark]:
     before_last = [reserves[name] for name in list(level_numbers(document.data))[:-1] if name in reserves]
     if not large and sum(before_last) >= slots:
         yield Remark(("levels",), f"{sum(before_last)} reserved slots leave none to the last level", hint, on_key=True)
+
+
+def _bounds(document: Document) -> Iterator[Remark]:
+    """Find a concurrency that begins outside of its own bounds."""
+    written = document.section("limits").get("concurrency") if document.sound("limits") else None
+    if not isinstance(written, Mapping):
+        return
+    found = limits({"concurrency": written})
+    bounds = found.adaptive
+    if bounds is not None and not bounds.least <= found.concurrency <= bounds.most:
+        message = f"start is {found.concurrency}, outside of {bounds.least} to {bounds.most}"
+        yield Remark(("limits", "concurrency"), message, "accepted: min <= start <= max")
 
 
 def _tenants_levels(document: Document) -> Iterator[Remark]:
@@ -219,6 +233,7 @@ _CHECKS = (
     _base_url,
     _levels,
     _reserves,
+    _bounds,
     _tenants_levels,
     _budgets,
     _resumes,

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fairq_ipy import policy
-from fairq_ipy.core.model import Backpressure, Budget, Context, Level, Limits, Policy, Stall, TenantPolicy
+from fairq_ipy.core.model import Adaptive, Backpressure, Budget, Context, Level, Limits, Policy, Stall, TenantPolicy
 from fairq_ipy.policy import Endpoint
 from fairq_ipy.policy.build import seconds
 
@@ -66,7 +66,7 @@ share: {via: kernel}
         stall=Stall(min_chars=5, threshold=4, action="evict", resume_after=60.0, resume_max=600.0),
     )
     assert rules(text) == Policy(
-        limits=Limits(8, 20, 10, 300.0, 60, 100_000, 90.0, 0.5),
+        limits=Limits(8, None, 20, 10, 300.0, 60, 100_000, 90.0, 0.5),
         levels=(Level(0, "sooner", 2), Level(5, "later")),
         starve_after=20.0,
         headroom_for=10.0,
@@ -279,3 +279,10 @@ def test_a_dollar_alone_is_a_dollar():
 )
 def test_durations_are_seconds(text, value):
     assert seconds(text) == value
+
+
+def test_a_concurrency_with_bounds_is_found_within_them(rules):
+    limits = rules("limits: {concurrency: {start: 2, max: 1_000}}").limits
+    assert (limits.concurrency, limits.adaptive) == (2, Adaptive(1, 1000))
+    assert rules("limits: {concurrency: {start: 4, min: 3, max: 5}}").limits.adaptive == Adaptive(3, 5)
+    assert rules("limits: {concurrency: 4}").limits.adaptive is None

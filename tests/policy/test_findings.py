@@ -20,7 +20,7 @@ TIME = "accepted: a time above 0 with its unit"
         ("limits: {concurrency: unlimited}", "limits.concurrency", "`unlimited`", COUNT, None),
         ("limits: {concurrency: '2'}", "limits.concurrency", 'the text "2"', COUNT, "2"),
         ("limits: {concurrency: true}", "limits.concurrency", "`true`", COUNT, None),
-        ("limits: {concurrency: {start: 2}}", "limits.concurrency", "a section of keys", COUNT, None),
+        ("limits: {concurrency: {start: 0, max: 2}}", "limits.concurrency.start", "`0`", COUNT, None),
         ("limits: {concurrency: [2]}", "limits.concurrency", "a list", COUNT, None),
         ("limits: {queue: 1e6}", "limits.queue", "`1e6`", COUNT, "1000000"),
         ("limits: {queue: 010}", "limits.queue", "`010`", COUNT, "10"),
@@ -152,10 +152,10 @@ def test_keys_of_later_releases_are_not_accepted_yet(only, key):
     "text", ["endpoint: {base_url: demo, grant: {tokens: 1}}\nversion: 1", "version: 1\nendpoint: {base_url: demo}\n"]
 )
 def test_parts_of_later_releases_are_not_accepted_yet(found, text):
-    adaptive = "limits: {concurrency: {start: 2, min: 1, max: 8}}"
+    shared = "share: {via: redis}"
     trim = "defaults: {context: {tokens: 5, on_exceeded: trim}}"
-    paths = {finding.path for finding in found(f"{text}\n{adaptive}\n{trim}\n", head="")}
-    assert {"limits.concurrency", "defaults.context.on_exceeded"} <= paths
+    paths = {finding.path for finding in found(f"{text}\n{shared}\n{trim}\n", head="")}
+    assert {"share.via", "defaults.context.on_exceeded"} <= paths
 
 
 @pytest.mark.parametrize(

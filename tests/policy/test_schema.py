@@ -114,7 +114,11 @@ MADE_FROM = {
     Context: "defaults.context",
     Stall: "defaults.stall",
 }
-RENAMED = {"stall.resume_after": "stall.resume.after", "stall.resume_max": "stall.resume.max"}
+RENAMED = {
+    "limits.adaptive": "limits.concurrency.max",
+    "stall.resume_after": "stall.resume.after",
+    "stall.resume_max": "stall.resume.max",
+}
 
 
 def spelled_out() -> set[str]:

@@ -51,6 +51,19 @@ def test_a_wrong_concurrency_is_not_blamed_on_the_reserve(only):
     assert only(text).path == "limits.concurency"
 
 
+@pytest.mark.parametrize("bounds", ["{start: 9, max: 8}", "{start: 1, min: 2, max: 8}", "{start: 4, min: 5, max: 3}"])
+def test_a_concurrency_that_begins_outside_of_its_bounds_is_refused(only, bounds):
+    finding = only(f"limits: {{concurrency: {bounds}}}")
+    assert finding.path == "limits.concurrency"
+    assert (finding.message[:9], finding.hint) == ("start is ", "accepted: min <= start <= max")
+
+
+def test_a_reserve_is_measured_at_the_largest_concurrency(only, rules):
+    levels = "levels: {{a: {{level: 1, reserve: {}}}, b: {{level: 2}}}}\nlimits: {{concurrency: {{start: 2, max: 4}}}}"
+    assert rules(levels.format(3)).levels[0].reserve == 3
+    assert only(levels.format(4)).path == "levels.a.reserve"
+
+
 @pytest.mark.parametrize("place", ["defaults: {level: bach}", "tenants: {logs: {level: bach}}"])
 def test_a_level_that_nobody_declared_shows_the_nearest(only, place):
     finding = only(place)
