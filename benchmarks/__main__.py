@@ -39,6 +39,7 @@ ROWS: Final = {
     "blocked": "isolation",
     "storms": "isolation",
     "http": "http_cost",
+    "guard": "guard_cost",
     "startup": "start_up",
 }
 """By name, in the order of the table: the module that measures it."""

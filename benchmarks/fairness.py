@@ -116,7 +116,7 @@ def _jain(order: Order, seed: int, seconds: float, stream_every: float | None) -
 
 def gap(scale: Scale) -> Iterator[Line]:
     """Yield how far two backlogged tenants drift apart, in units of the largest request."""
-    seeds, hours = range(scale.of(30, 10)), scale.of(3, 1)
+    seeds, hours = range(scale.of(20, 10)), scale.of(2, 1)
 
     def over_seeds(make: MakeOrder) -> tuple[list[float], list[float]]:
         both = [_gap(make(), seed, hours * 3600.0) for seed in seeds]
@@ -247,7 +247,7 @@ def stall(scale: Scale) -> Iterator[Line]:
 
 def reserve(scale: Scale) -> Iterator[Line]:
     """Yield what people's answers take beside batch jobs that fill the queue, with one slot reserved."""
-    seeds, hours = range(scale.repetitions), scale.of(8, 3)
+    seeds, hours = range(scale.repetitions), scale.of(5, 3)
 
     def p95(make: MakeOrder, people: int, *, batch: bool, level: int = 1) -> list[float]:
         return [_people_p95(make(), seed, hours * 3600.0, people=people, batch=batch, level=level) for seed in seeds]

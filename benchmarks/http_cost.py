@@ -30,6 +30,7 @@ POLICY = """
 version: 1
 endpoint: {{base_url: "{url}", model: m}}
 limits: {{concurrency: 2}}
+guard: off
 """
 
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_tokens": 64}

@@ -88,7 +88,7 @@ def blocked(scale: Scale) -> Iterator[Line]:
                 "blocked": lambda make=make: _done_by_threads(make(), seconds, block=True),  # type: ignore[misc]
                 "free": lambda make=make: _done_by_threads(make(), seconds, block=False),  # type: ignore[misc]
             },
-            5,
+            scale.few,
         )
         ours = name == "fairq_ipy"
         yield Line.of(

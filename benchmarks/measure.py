@@ -25,9 +25,11 @@ COUNTED: Final = "counted"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How thorough a run is. Not even a quick one has fewer than five repetitions."""
+    """How thorough a run is. Not even a quick one has fewer than five repetitions (but for the demo's experiment)."""
 
     quick: bool = False
+    few: int = 5
+    """Repetitions of what takes long."""
 
     @property
     def repetitions(self) -> int:
