@@ -8,6 +8,12 @@ PY     := $(VENV)/bin/python
 # Some shells export these; they would send the environment below to another Python's files.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
+# A comma that does not part the arguments of `call`.
+, := ,
+# The endpoint, the kernels and the tests are on this machine: behind a proxy they are still reached directly.
+export no_proxy := $(patsubst %,%$(,),$(or $(no_proxy),$(NO_PROXY)))127.0.0.1$(,)localhost$(,)::1
+export NO_PROXY := $(no_proxy)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test test-real coverage check lint types imports documents format docs examples bench clean
 .DELETE_ON_ERROR:
@@ -115,6 +121,3 @@ $(VENV6)/.kernel: pyproject.toml
 
 # How pyproject.toml names a package, with its version.
 wanted = $(shell sed -n 's/.*"\($(1)[=<>][^"]*\)".*/\1/p' pyproject.toml)
-
-# A comma that does not part the arguments of `call`.
-, := ,
