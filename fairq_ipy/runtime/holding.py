@@ -158,6 +158,8 @@ class Holding:
         if self._state == "away":
             self._state = "waiting"
             self._keeper.ready(self.ticket.id)
+        elif self._state == "offered" and self._offer is not None:  # anew, at the gate that nobody waits at any more
+            gate.resolve(self._offer)
 
     def end(self, receipt: Receipt) -> None:
         """Its block was left, by whatever way, or its caller gave up waiting. The second time nothing happens."""

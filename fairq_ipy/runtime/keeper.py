@@ -15,6 +15,7 @@ A process that was forked has a copy of this object, and no thread behind it. Ca
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import os
@@ -83,6 +84,7 @@ class Keeper(Desk):
         self.post: Callable[..., None] = self._mailbox.post
         self._outboxes: dict[asyncio.AbstractEventLoop, Outbox] = {}
         self._unrung: dict[Outbox, None] = {}
+        self._turning = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -91,8 +93,7 @@ class Keeper(Desk):
         self._thread = threading.Thread(target=self._main, name="fairq-keeper", daemon=True)
         self._thread.start()
         self.thread_id: int = self._thread.ident or 0
-        myself = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: (keeper := myself()) and keeper._orphan())  # noqa: SLF001 - our own
+        os.register_at_fork(after_in_child=functools.partial(_orphan, weakref.ref(self)))
 
     # ---------------------------------------------------------------------------------------- for callers, any thread
 
@@ -189,18 +190,25 @@ class Keeper(Desk):
         task.add_done_callback(self._task_over)
         return task
 
+    def feed(self, event: Event) -> None:
+        """Tell the core what happened, do what it answers, and see to the clock afterwards."""
+        super().feed(event)
+        if not self._mailbox.reading and not self._turning:
+            self._turning = True
+            self.loop.call_soon(self._turn_over)
+
     def hand_over(self, gate: LoopGate[Any]) -> None:
         """Take a resolved gate to its loop, together with all others of this turn."""
         outbox = self._outboxes.get(gate.loop)
         if outbox is None:
             outbox = self._outboxes[gate.loop] = Outbox(gate.loop)
         outbox.gates.append(gate)
-        first = not self._unrung
         self._unrung[outbox] = None
         if self.loop.is_closed():  # on another thread: see _bury
             self._ring_all()
-        elif first and not self._mailbox.reading:
-            self.loop.call_soon(self._ring_all)
+        elif not self._mailbox.reading and not self._turning:
+            self._turning = True
+            self.loop.call_soon(self._turn_over)
 
     def _answer(self, gate: ThreadGate[T], function: Callable[[Scheduler, float], T]) -> None:
         try:
@@ -212,8 +220,6 @@ class Keeper(Desk):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of the keeper failed", exc_info=error)
-        # A call that ends in a task ends between two turns of the mailbox: the next wake-up may have changed.
-        self._turn_over()
 
     # ------------------------------------------------------------------------------------------------------- its turns
 
@@ -231,6 +237,7 @@ class Keeper(Desk):
         self.loop.close()
 
     def _turn_over(self) -> None:
+        self._turning = False
         if self._unrung:
             self._ring_all()
         due = self._core.wake_at
@@ -305,10 +312,16 @@ class Keeper(Desk):
         elif isinstance(getattr(function, "__self__", None), Gate):  # the result of work done on another thread
             function(*args)
 
-    def _orphan(self) -> None:
-        """In a forked child: there is no thread behind this copy."""
+    def orphan(self) -> None:
+        """In a forked child, where there is no thread behind this copy: called by the interpreter."""
         self._gone = _forked
         self._mailbox.forget()
+
+
+def _orphan(found: weakref.ref[Keeper]) -> None:
+    keeper = found()
+    if keeper is not None:
+        keeper.orphan()
 
 
 def _shut_down() -> FairqError:

@@ -88,16 +88,13 @@ class Mailbox:
                 function(*args)
             except BaseException:
                 log.exception("%s failed", getattr(function, "__qualname__", function))
-        else:
-            self._loop.call_soon(self.read)
+        try:
             self._after()
-            self.reading = False
-            return
-        self._after()
-        self._slept += 1
-        self._attentive = self.reading = False
-        if letters:
-            self._loop.call_soon(self.read)
+        finally:
+            self._slept += 1
+            self._attentive = self.reading = False
+            if letters:
+                self._loop.call_soon(self.read)
 
     def close(self) -> None:
         """Run nothing more. What is there, and what still comes, is buried."""

@@ -316,8 +316,11 @@ def test_a_permit_inside_that_is_cancelled_after_it_missed_its_offer_is_gone(kee
 
     async def main():
         async with permit() as outer:
+            first = probe().submit()
+            first.wait()
             task = asyncio.create_task(inner())
             await asyncio.sleep(0)
+            first.end()
             lender = keeper.call(lambda _core, _now: keeper._works[outer.ticket][0])
             eventually(lambda: lender._away)
             task.cancel()

@@ -96,7 +96,7 @@ def test_one_late_call_under_an_endless_flood_of_sooner_ones_goes_within_the_bou
         ),
         clock=clock,
     )
-    service, began = 2.0, clock.now()
+    service = 2.0
     flooding = True
 
     class Flood(Probe):
@@ -117,8 +117,7 @@ def test_one_late_call_under_an_endless_flood_of_sooner_ones_goes_within_the_bou
     for _ in range(3):
         Flood(keeper).submit("high", 1)
     late = Probe(keeper).submit("low", 2)
-    late.wait()
-    assert clock.now() - began <= 30.0 + service
+    assert late.wait().waited <= 30.0 + service
     flooding = False
     late.end()
     eventually(lambda: books(keeper) == (0, 0))

@@ -40,7 +40,7 @@ class Meter:
     """Counts who is inside, beside the core's own books."""
 
     def __init__(self):
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # the collector may end a task in the middle of it
         self.inside = 0
         self.most = 0
 
