@@ -38,11 +38,14 @@ class _Sessions:
     def request(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """Return the method of sessions."""
 
-        async def _request(session: Any, method: str, str_or_url: Any, **settings: Any) -> Any:
+        def _request(session: Any, method: str, str_or_url: Any, **settings: Any) -> Awaitable[Any]:
             url = self._url(session, str_or_url) if method.upper() == "POST" else None
-            fate = None
-            if url is not None and self._watch.reaches(url.host or ""):
-                fate = self._watch.judge("aiohttp", url.host, str(url), _PACKAGES)
+            if url is None or not self._watch.reaches(url.host or ""):
+                return original(session, method, str_or_url, **settings)  # no coroutine of ours is in the way
+            return met(session, method, str_or_url, url, settings)
+
+        async def met(session: Any, method: str, str_or_url: Any, url: Any, settings: dict[str, Any]) -> Any:
+            fate = self._watch.judge("aiohttp", url.host, str(url), _PACKAGES)
             if fate is None:
                 return await original(session, method, str_or_url, **settings)
             if fate != "queued":

@@ -6,11 +6,11 @@ answers is dealt with as for a transport that was handed to one of our clients (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fairq_ipy.errors import BypassBlockedError
 from fairq_ipy.transport import refusals
@@ -51,9 +51,7 @@ class _Family:
         self._packages = frozenset({module.__name__, module.__name__.replace("httpx", "httpcore")})
 
     def _fate(self, request: Request) -> str | None:
-        """Return what becomes of a request; ``None`` when it is none of the guard's business."""
-        if request.method != "POST" or not self._watch.reaches(request.url.host):
-            return None
+        """Return what becomes of a POST to the endpoint's host; ``None`` when it is none of the guard's business."""
         return self._watch.judge(self._library.name, request.url.host, str(request.url), self._packages)
 
     def _blocked(self, error: BypassBlockedError, request: Request) -> Response:
@@ -67,15 +65,17 @@ class _Family:
         """Return the method for sync transports."""
 
         def handle_request(transport: Transport, request: Request) -> Response:
+            if request.method != "POST" or not self._watch.reaches(request.url.host):
+                return original(transport, request)
             try:
                 fate = self._fate(request)
             except BypassBlockedError as error:
                 return self._blocked(error, request)
-            if fate is None:
-                return original(transport, request)
             if fate == "queued":
                 inner = _Inner(original, transport, follows=_follows.get())
                 return ForeignTransport(self._caller, inner).handle_request(request)
+            if fate is None:
+                return original(transport, request)
             with passing():
                 return original(transport, request)
 
@@ -84,16 +84,22 @@ class _Family:
     def handle_async_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method for async transports."""
 
-        async def handle_async_request(transport: Transport, request: Request) -> Response:
+        def handle_async_request(transport: Transport, request: Request) -> Awaitable[Response]:
+            if request.method != "POST" or not self._watch.reaches(request.url.host):
+                # calls to other hosts find no coroutine of ours in their way
+                return cast("Awaitable[Response]", original(transport, request))
+            return met(transport, request)
+
+        async def met(transport: Transport, request: Request) -> Response:
             try:
                 fate = self._fate(request)
             except BypassBlockedError as error:
                 return self._blocked(error, request)
-            if fate is None:
-                return await original(transport, request)
             if fate == "queued":
                 inner = _Inner(original, transport, follows=_follows.get())
                 return await AsyncForeignTransport(self._caller, inner).handle_async_request(request)
+            if fate is None:
+                return await original(transport, request)
             with passing():
                 return await original(transport, request)
 
@@ -113,9 +119,12 @@ class _Family:
     def async_send(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method of async clients likewise."""
 
-        async def send(client: Any, request: Request, **settings: Any) -> Response:  # noqa: ANN401 - as above
+        def send(client: Any, request: Request, **settings: Any) -> Awaitable[Response]:  # noqa: ANN401 - as above
             if request.method != "POST" or not self._watch.reaches(request.url.host):
-                return await original(client, request, **settings)
+                return cast("Awaitable[Response]", original(client, request, **settings))
+            return met(client, request, settings)
+
+        async def met(client: Any, request: Request, settings: dict[str, Any]) -> Response:  # noqa: ANN401 - as above
             with _following(client, settings):
                 return await original(client, request, **settings)
 
