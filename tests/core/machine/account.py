@@ -57,6 +57,7 @@ class Account:
         self.held_until = -NEVER
         self.ramp: int | None = None
         self.granted: int | None = None
+        self.adaptive: int | None = None
         self.last_admitted: defaultdict[int, float] = defaultdict(lambda: -NEVER)
         self.sent: list[list[float]] = []
         self.spent: list[list[float]] = []
@@ -74,7 +75,7 @@ class Account:
 
     @property
     def slots(self) -> int:
-        cap = self.policy.limits.concurrency
+        cap = self.policy.limits.concurrency if self.adaptive is None else self.adaptive
         return cap if self.granted is None else min(cap, self.granted)
 
     @property

@@ -40,12 +40,23 @@ class Oracle(Account):
 
     def watch(self, event: Any, now: float, effects: list[Any], core: Any) -> None:
         self.now, self.event = now, event
+        self.adapt(core._queue.adaptive)
         left = list(effects)
         self.let_time_pass(left)
         getattr(self, type(event).__name__.lower(), lambda _event, _left: None)(event, left)
         for effect in left:
             getattr(self, "on_" + type(effect).__name__.lower())(effect)
         self.after(core)
+
+    def adapt(self, limit: Any) -> None:
+        """Believe the core how many slots it has found, within the policy's bounds."""
+        before, self.adaptive = self.adaptive, None if limit is None else limit.limit
+        self.lowered = None not in (before, self.adaptive) and (self.adaptive < before or len(self.running()) > before)
+        bounds = self.policy.limits.adaptive
+        if isinstance(self.event, PolicyChanged):
+            bounds = self.event.policy.limits.adaptive
+        assert (bounds is None) == (self.adaptive is None)
+        assert bounds is None or bounds.least <= self.adaptive <= bounds.most
 
     def let_time_pass(self, left: list[Any]) -> None:
         late = {
@@ -173,9 +184,9 @@ class Oracle(Account):
             self.held_until = effect.until
         if asked is not None and asked > 0:
             assert self.held_until >= self.now + min(asked, rules.max_hold), "it comes back too early"
-        elif not was_held:
+        elif not was_held and not self.lowered:
             assert self.now + rules.base <= self.held_until <= self.now + rules.max_hold
-        self.ramp = 1
+        self.ramp = self.ramp if self.lowered and asked is None else 1
         if call.attempts > rules.retries or self.closed:
             refusal = left.pop(0)
             assert (refusal.id, refusal.reason, refusal.facts["attempts"]) == (event.id, "endpoint", call.attempts)

@@ -28,6 +28,7 @@ from fairq_ipy.core.messages import (
     WindowTurned,
 )
 from fairq_ipy.core.model import (
+    Adaptive,
     Backpressure,
     Budget,
     Context,
@@ -83,6 +84,7 @@ policies = st.builds(
     limits=st.builds(
         Limits,
         concurrency=st.sampled_from([2, 2, 1, 3, 4, 0]),
+        adaptive=st.sampled_from([None, None, None, Adaptive(1, 4), Adaptive(2, 3)]),
         queue=st.sampled_from([None, None, None, 4, 0]),
         queue_per_tenant=st.sampled_from([None, None, None, 2]),
         max_wait=st.sampled_from([None, None, None, 45.0, 7.0, 0.0]),
