@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from fairq_ipy.transport import headers
 from fairq_ipy.transport.foreign import AsyncForeignTransport, ForeignTransport
 from fairq_ipy.transport.governing import FOLLOW, Caller
-from fairq_ipy.transport.host import Current, Host, Request, Response, Transport
+from fairq_ipy.transport.host import AsyncInner, Current, Host, Request, Response, Transport
 from fairq_ipy.transport.httpx_transport import AsyncGovernedTransport, GovernedTransport
 from fairq_ipy.transport.library import Library, LibraryName, choose
+from fairq_ipy.transport.network import settle_in
 from fairq_ipy.transport.pools import Pool
 
 __all__ = ["Client", "async_http_client", "http_client"]
@@ -116,13 +117,18 @@ class _Governing:
         settings["verify"] = module.create_ssl_context(
             verify=settings.get("verify", True), cert=cert, trust_env=trust_env
         )
-        pool = Pool(functools.partial(module.AsyncHTTPTransport, **settings, **more))
+        pool = Pool(functools.partial(_inner, self._caller.library, **settings, **more))
         return self._governed(self._caller, pool, make_plain(**settings))
 
     def build_request(self, method: str, url: Any, **settings: Any) -> Request:  # noqa: ANN401 - a URL or its text
         """Do as the library does, once the headers are known to be sendable."""
         headers.check_given(settings.get("headers"))
         return super().build_request(method, url, **settings)  # type: ignore[misc]  # the library's
+
+
+def _inner(library: Library, **settings: Any) -> AsyncInner:
+    """Return what sends on the keeper's loop. It knows no client: who is forgotten is not kept by its connections."""
+    return settle_in(library.module.AsyncHTTPTransport(**settings), library.name)
 
 
 class _Kinds(NamedTuple):

@@ -26,11 +26,6 @@ FOLLOW: Final = "fairq_follow"
 # What the body of a request is read as, and the shape of an error depends on.
 _ROUTES: Final = ("chat/completions", "completions", "responses", "embeddings", "messages")
 
-_OURS: Final = frozenset({headers.TENANT, headers.PRIORITY})
-
-# Extensions that are meant for us, and are never sent on.
-_FOR_US: Final = frozenset({EXTENSION, FOLLOW})
-
 
 class Caller(NamedTuple):
     """Who a client asks for.
@@ -73,11 +68,13 @@ class Call(NamedTuple):
         host: the session that holds for it.
         route: which of the governed paths it goes to.
         wish: what our own front end wants of it; ``None`` for all other traffic.
+        named: what its headers say to the queue.
     """
 
     host: Host
     route: str
     wish: Wish | None
+    named: dict[bytes, str]
 
 
 class Governing:
@@ -87,22 +84,27 @@ class Governing:
         caller: who asks.
     """
 
-    # Hooks are user code, which the keeper does not run.
-    _held_back = _FOR_US | {"trace"}
+    # Extensions that are not sent on: hooks are user code, which the keeper does not run.
+    _held_back = frozenset({"trace"})
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+        self._governed: tuple[object, ...] = ()  # the latest URL that was governed, and by whom
 
     def _call(self, request: Request) -> Call | None:
         """Return the call that a request is; ``None`` for what is no call of the endpoint."""
-        headers.check(request.headers.raw)
+        named = headers.read(request.headers.raw)
         if request.method != "POST":
             return None
         host = self._caller.current()
-        if not host.governs("POST", str(request.url)):
-            return None
+        url = str(request.url)
+        known = (host, host.settings, url)
+        if known != self._governed:
+            if not host.governs("POST", url):
+                return None
+            self._governed = known
         wish = request.extensions.get(EXTENSION)
-        return Call(host, route_of(request.url.path), wish if isinstance(wish, Wish) else None)
+        return Call(host, route_of(request.url.path), wish if isinstance(wish, Wish) else None, named)
 
     def _ticket(self, call: Call, request: Request) -> tuple[Ticket, wire.Asked]:
         """Return the ticket for a request whose body is in memory, and what that asks for.
@@ -111,13 +113,10 @@ class Governing:
             UnknownTenantError: the policy does not let that tenant ask.
             ConfigurationError: there is no such level.
         """
-        host, route, wish = call
-        named = {name.lower(): value.decode("latin-1") for name, value in request.headers.raw if name.lower() in _OURS}
+        host, route, wish, named = call
         asked_by = Wish() if wish is None else wish
-        identity = host.identify(
-            _first(asked_by.tenant, self._caller.tenant, named.get(headers.TENANT)),
-            _first(asked_by.priority, self._caller.priority, named.get(headers.PRIORITY)),
-        )
+        priority: int | str | None = _first(asked_by.priority, self._caller.priority, named.get(headers.PRIORITY))
+        identity = host.identify(_first(asked_by.tenant, self._caller.tenant, named.get(headers.TENANT)), priority)
         asked = wire.read(request.content, route)
         ticket = Ticket(
             host.keeper.next_id(),
@@ -134,12 +133,13 @@ class Governing:
     def _stripped(self, request: Request) -> Request:
         """Return `request` as it may be sent."""
         raw, held_back = request.headers.raw, self._held_back
-        if not any(name.lower() in _OURS for name, _ in raw) and not (request.extensions.keys() & held_back):
+        ours = any(name.lower() in headers.OURS for name, _ in raw)
+        if not ours and held_back.isdisjoint(request.extensions):
             return request
         return type(request)(
             request.method,
             request.url,
-            headers=[(name, value) for name, value in raw if name.lower() not in _OURS],
+            headers=[(name, value) for name, value in raw if name.lower() not in headers.OURS],
             stream=request.stream,
             extensions={key: value for key, value in request.extensions.items() if key not in held_back},
         )

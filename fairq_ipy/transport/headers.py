@@ -8,31 +8,40 @@ from typing import Any, Final
 
 from fairq_ipy.errors import ConfigurationError
 
-__all__ = ["PRIORITY", "TENANT", "check", "check_given"]
+__all__ = ["OURS", "PRIORITY", "TENANT", "check_given", "read"]
 
 TENANT: Final = b"x-fairq-tenant"
 PRIORITY: Final = b"x-fairq-priority"
+
+OURS: Final = frozenset({TENANT, PRIORITY})
+"""Headers that are meant for the queue, and are not sent on."""
 
 _ODD: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]|^[ \t]|[ \t]$")
 _SECRETS: Final = ("authorization", "key", "token", "secret")
 
 
-def check(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse what no server accepts, before an error of a lower layer shows the value in its text.
+def read(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    """Return what headers say to the queue, by their names in lower case.
+
+    What no server accepts is refused here, before an error of a lower layer shows the value in its text.
 
     Raises:
         ConfigurationError: names the header and what is wrong with it, never its value.
     """
+    ours: dict[bytes, str] = {}
     for name, value in headers:
         if _ODD.search(value) is not None:
             raise ConfigurationError(_sentence(name.decode("latin-1"), value.decode("latin-1")))
+        if name.lower() in OURS:
+            ours[name.lower()] = value.decode("latin-1")
+    return ours
 
 
 def check_given(headers: Any) -> None:  # noqa: ANN401 - whatever httpx takes as headers
     """Do the same for headers as a caller gives them: a mapping or pairs, of text or bytes.
 
     Raises:
-        ConfigurationError: see `check`.
+        ConfigurationError: see `read`.
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers if isinstance(headers, (list, tuple)) else ()
     for name, value in pairs:

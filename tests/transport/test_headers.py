@@ -12,7 +12,7 @@ import pytest
 from fairq_ipy.errors import ConfigurationError
 from fairq_ipy.session import Session
 from fairq_ipy.testing import ScriptedEndpoint
-from fairq_ipy.transport.headers import check, check_given
+from fairq_ipy.transport.headers import check_given, read
 
 from .conftest import async_client, chat_body, run
 
@@ -34,7 +34,7 @@ SECRET = "sk-TopSecret"
     ],
 )
 def test_what_is_wrong_with_a_value_is_said_without_it(value: str, problem: str):
-    for act in (lambda: check([(b"Authorization", value.encode())]), lambda: check_given({"Authorization": value})):
+    for act in (lambda: read([(b"Authorization", value.encode())]), lambda: check_given({"Authorization": value})):
         with pytest.raises(ConfigurationError, match=f"'authorization' {problem}") as caught:
             act()
         assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -49,7 +49,11 @@ def test_a_value_that_is_no_ascii_is_said_before_it_is_encoded(given: Any):
 @pytest.mark.parametrize("given", [None, {}, {"x": "plain"}, [("x", "a\tb")], {"x": b"bytes"}, [("x", "")]])
 def test_what_can_be_sent_is_left_alone(given: Any):
     check_given(given)
-    check([(b"x", b"\xe9 latin"), (b"y", b"")])
+
+
+def test_what_is_meant_for_the_queue_is_read():
+    pairs = [(b"x", b"\xe9 latin"), (b"y", b""), (b"X-Fairq-Tenant", b"a"), (b"x-fairq-priority", b"batch")]
+    assert read(pairs) == {b"x-fairq-tenant": "a", b"x-fairq-priority": "batch"}
 
 
 @pytest.mark.parametrize("key", [f"{SECRET}\r\n", f"{SECRET}\n", f" {SECRET} \t"])
