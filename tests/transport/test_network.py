@@ -331,10 +331,14 @@ def test_tls_that_does_not_begin_in_time_or_at_all_is_a_connect_error():
 def test_a_connection_that_the_server_closed_is_not_used_again(
     mock: ScriptedEndpoint, queue: Queue, client: Client, library: str
 ):
-    made = client(queue(), library=library)
+    session = queue()
+    made = client(session, library=library)
     mock.reply(raw(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"), chat("next"))
     url = f"{mock.base_url}/chat/completions"
     assert made.post(url, json=chat_body()).json() == {}
+    connection = made._transport._pool.inner(session.keeper)._pool.connections[0]
+    while not connection.has_expired():
+        time.sleep(0.001)
     assert made.post(url, json=chat_body()).json()["choices"][0]["message"]["content"] == "next"
 
 
