@@ -144,10 +144,9 @@ class Level:
             heapify(heap)
 
     def leave(self, lane: Lane) -> None:
-        """Take a lane out; its heap entries become stale."""
-        if lane.listed:
-            lane.listed = False
-            self.listed -= 1
+        """Take a listed lane out; its heap entries become stale."""
+        lane.listed = False
+        self.listed -= 1
 
     def first(self, but: Tenant | None) -> Lane | None:
         """Return the eligible lane with the least ``(c, last)``, leaving out the tenant `but`."""

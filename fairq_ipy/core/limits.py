@@ -130,10 +130,7 @@ class Pressure:
 
         An answer that comes during a hold belongs to a call that was sent before the refusal: it proves nothing.
         """
-        if now < self.held_until:
+        if now < self.held_until or self.ramp is None:
             return
         self.streak = 0
-        if self.ramp is not None:
-            self.ramp *= 2
-            if self.ramp >= cap:
-                self.ramp = None
+        self.ramp = 2 * self.ramp if 2 * self.ramp < cap else None

@@ -129,22 +129,19 @@ class Queue:
 
     # ----------------------------------------------------------------------------------------------- eligibility
 
-    def relist(self, lane: Lane, *, lift: bool = False) -> None:
-        """Bring a lane's listing and key in line with its state; `lift` when it has just become eligible."""
+    def enlist(self, lane: Lane) -> None:
+        """Put a lane that was not eligible into the heap of its level, if it is eligible now."""
         tenant = lane.tenant
         if not lane.live or lane.parked or tenant.blocked():
-            self.unlist(lane)
             return
         level = lane.level
-        if lift:
-            lane.lift()
-        if not lane.listed:
-            self.listed += 1
-            tenant.listed += 1
-            starve_after = self.policy.starve_after
-            if starve_after is not None:
-                due = max(lane.head().arrived, level.last_admitted) + starve_after
-                level.guard_at = min(level.guard_at, due)
+        lane.lift()
+        self.listed += 1
+        tenant.listed += 1
+        starve_after = self.policy.starve_after
+        if starve_after is not None:
+            due = max(lane.head().arrived, level.last_admitted) + starve_after
+            level.guard_at = min(level.guard_at, due)
         level.enter(lane)
 
     def unlist(self, lane: Lane) -> None:
@@ -162,7 +159,7 @@ class Queue:
                 self.unlist(lane)
             elif not lane.listed and lane.live:
                 lane.parked = False
-                self.relist(lane, lift=True)
+                self.enlist(lane)
         self.presence.update(tenant, now)
 
     # ------------------------------------------------------------------------------------------- in, out and back
@@ -182,7 +179,7 @@ class Queue:
         self.queued += 1
         tenant.queued += 1
         if lane.live == 1:
-            self.relist(lane, lift=True)
+            self.enlist(lane)
             self.presence.update(tenant, now)
         return entry
 
@@ -215,7 +212,7 @@ class Queue:
         lane.put_back(entry)
         lane.parked = False
         if not lane.listed:
-            self.relist(lane, lift=True)
+            self.enlist(lane)
 
     def drop(self, entry: Entry, now: float) -> None:
         """Take a waiting ticket, whose end was already noted in its state, out of the queue."""
@@ -228,7 +225,7 @@ class Queue:
             self.unlist(lane)
         elif lane.parked:
             lane.parked = False
-            self.relist(lane, lift=True)
+            self.enlist(lane)
         self.presence.update(tenant, now)
 
     def refuse(self, entry: Entry, reason: Reason, facts: dict[str, Any], now: float, effects: list[Effect]) -> None:
@@ -304,7 +301,7 @@ class Queue:
 
     def answered(self, now: float) -> None:
         """Take in that the endpoint answered, while the call still counts as in flight."""
-        if self.pressure.ramp is not None or self.pressure.streak:
+        if self.pressure.ramp is not None:
             self.pressure.succeeded(self.slots, now)
             self.recap()
         elif self.adaptive is not None and self.adaptive.answered(self.in_flight):
