@@ -179,14 +179,14 @@ class Desk:
 
     def feed(self, event: Event) -> None:
         """Tell the core what happened, and do what it answers."""
-        events = self._events
-        events.append(event)
         if self._feeding:
+            self._events.append(event)
             return
         self._feeding = True
         try:
-            while events:
-                self._handle(events.popleft())
+            self._handle(event)
+            while self._events:
+                self._handle(self._events.popleft())
         finally:
             self._feeding = False
 

@@ -202,3 +202,15 @@ def test_the_keepers_own_journal_can_be_replayed(make_keeper, crew):
     crew.join()
     lines = eventually(lambda: (found := list(keeper.journal)) and len(found) >= 300 and found)
     assert all(effects == line.effects for line, effects in replay(Scheduler(rules(concurrency=2), clock.now()), lines))
+
+
+def test_the_story_tells_that_a_tenant_recovered_by_itself():
+    story = journal((1.0, Submit(TICKET), []), (2.0, Tick(), [Resumed("logs")])).story(17)
+    assert words(story)[1:] == ["+1.000 s logs runs again"]
+
+
+def test_only_so_many_loans_are_remembered():
+    made = Journal(2)
+    for number in range(5):
+        made.lend(number, 99)
+    assert [made.story(number) != [] for number in range(5)] == [False, False, False, True, True]
