@@ -110,6 +110,7 @@ def run(name: str, *, quick: bool) -> Section:
             late = time.monotonic() - began >= LIMIT
             section.crashed = f"hung for {LIMIT:.0f} s" if late else words[-1]
             print("\n".join(f"  ! {each}" for each in words[-12:]))
+    section.seconds = time.monotonic() - began
     return section
 
 

@@ -21,12 +21,14 @@ class Section:
 
     Attributes:
         crashed: why it ended early; empty when it did not.
+        seconds: how long it took to measure.
     """
 
     name: str
     title: str
     lines: list[Line] = field(default_factory=list)
     crashed: str = ""
+    seconds: float = 0.0
 
 
 def machine() -> str:
@@ -136,6 +138,7 @@ def as_json(sections: Sequence[Section], *, quick: bool, seconds: float) -> dict
             "name": section.name,
             "title": section.title,
             "crashed": section.crashed or None,
+            "seconds": round(section.seconds, 1),
             "lines": [line.as_dict() for line in section.lines],
         }
         for section in sections
