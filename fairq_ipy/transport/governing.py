@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from fairq_ipy.core.messages import Place
 from fairq_ipy.core.model import Ticket
@@ -14,8 +14,6 @@ from fairq_ipy.transport.library import Library
 from fairq_ipy.transport.refusals import RawHeaders
 
 __all__ = ["EXTENSION", "FOLLOW", "Call", "Caller", "Governing", "Wish", "route_of"]
-
-T = TypeVar("T")
 
 EXTENSION: Final = "fairq"
 """Key of a request's extensions for a `Wish`, and of a response's for the `Account` of its call."""
@@ -115,8 +113,12 @@ class Governing:
         """
         host, route, wish, named = call
         asked_by = Wish() if wish is None else wish
-        priority: int | str | None = _first(asked_by.priority, self._caller.priority, named.get(headers.PRIORITY))
-        identity = host.identify(_first(asked_by.tenant, self._caller.tenant, named.get(headers.TENANT)), priority)
+        tenants = (asked_by.tenant, self._caller.tenant, named.get(headers.TENANT))
+        priorities = (asked_by.priority, self._caller.priority, named.get(headers.PRIORITY))
+        identity = host.identify(
+            next((tenant for tenant in tenants if tenant is not None), None),
+            next((priority for priority in priorities if priority is not None), None),
+        )
         asked = wire.read(request.content, route)
         ticket = Ticket(
             host.keeper.next_id(),
@@ -159,7 +161,3 @@ def route_of(path: str) -> str:
     """Return which of the known calls a governed path makes; the path itself where the policy added it."""
     path = path.rstrip("/")
     return next((route for route in _ROUTES if path.endswith("/" + route)), path)
-
-
-def _first(*values: T | None) -> T | None:
-    return next((value for value in values if value is not None), None)

@@ -32,7 +32,7 @@ class Meter:
         content_encoding: of the answer.
 
     Attributes:
-        events: data events seen so far; comments are none. For other bodies, pieces.
+        events: data events seen so far; comments and pings are none. For other bodies, pieces.
         plain: whether its bytes are what they say, and not compressed.
         streams: whether the answer is read as events.
     """
@@ -79,10 +79,10 @@ class Meter:
             if self._decoder.lost:
                 self._blind()
         if self.streams:
-            events = self._parser.feed(chunk)
-            for event in events:
-                self._event(event)
-            return bool(events)
+            heard = False
+            for event in self._parser.feed(chunk):
+                heard = self._event(event) or heard
+            return heard
         if not chunk:
             return False
         self.events += 1
@@ -103,11 +103,14 @@ class Meter:
             self._read_document()
             self._tally.finished = self._tally.finished and complete
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: Event) -> bool:
+        """Take in an event; return whether it is more than a sign of life."""
+        if event.name == "ping":
+            return False
         self.events += 1
         if event.data.startswith("[DONE]"):
             self._tally.known = self._tally.finished = True
-            return
+            return True
         try:
             content = json.loads(event.data)
         except (ValueError, RecursionError):
@@ -115,6 +118,7 @@ class Meter:
         if event.name == "error" and not self._tally.error:
             self._tally.error = content if content is not None else event.data
         self._tally.observe(content)
+        return True
 
     def _read_document(self) -> None:
         body = b"".join(self._document)

@@ -41,6 +41,7 @@ from fairq_ipy.testing import (
     stream,
 )
 from fairq_ipy.transport import chat as transport_chat
+from fairq_ipy.transport import waiting
 from fairq_ipy.transport.chat import Answer, aask, ask
 from fairq_ipy.transport.clients import async_http_client, http_client
 
@@ -385,6 +386,17 @@ def test_the_policys_own_bound_holds_beside_a_longer_timeout(mock: ScriptedEndpo
     session = queue(concurrency=1, max_wait=0.1)
     with busy(session, mock), pytest.raises(QueueTimeoutError):
         asked(session, "x", timeout=30)
+
+
+def test_a_queue_that_is_late_with_its_refusal_is_not_waited_for(
+    mock: ScriptedEndpoint, queue: Queue, asked: Ask, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(waiting, "LATE", -29.8)
+    session = queue(concurrency=1)
+    asked(session, "warm up")
+    with busy(session, mock), pytest.raises(QueueTimeoutError, match="was not sent"):
+        asked(session, "x", timeout=30)
+    assert settled(session).cancelled == 1
 
 
 # --------------------------------------------------------------------------------------------------------- interrupts

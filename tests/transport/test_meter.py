@@ -231,6 +231,8 @@ def test_only_data_events_count_as_data() -> None:
     assert not meter.feed(b"data: {}")
     assert meter.feed(b"\n\n")
     assert meter.events == 1
+    assert not meter.feed(event({"type": "ping"}, "ping"))
+    assert meter.events == 1
 
 
 def test_a_stream_that_ends_without_saying_so_is_truncated() -> None:
