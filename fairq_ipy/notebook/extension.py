@@ -19,9 +19,10 @@ from fairq_ipy.notebook.magics import FairqMagics
 from fairq_ipy.notebook.output import say, show, warn
 from fairq_ipy.notebook.pump import comm_pump
 from fairq_ipy.notebook.surface import CellSurface, Surface, TerminalSurface
+from fairq_ipy.runtime.permits import sweep
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 __all__ = ["Hooks", "load", "unload"]
 
@@ -72,27 +73,37 @@ class Hooks:
             (getattr(manager, "token_transformers", []), QuestionLine),
             (getattr(shell.Completer, "custom_matchers", []), self._matcher),
         ]
-        self._events: list[Callable[..., None]] = [magics.text.pre_run_cell, magics.show_notices]
+        self._events: list[tuple[str, Callable[..., None]]] = [
+            ("pre_run_cell", magics.text.pre_run_cell),
+            ("pre_run_cell", magics.show_notices),
+            ("post_run_cell", sweep_after_interrupt),
+        ]
 
     def hang(self) -> None:
         """Hang all of it."""
         for members, ours in self._lists:
             members.append(ours)
-        for callback in self._events:
-            self._shell.events.register("pre_run_cell", callback)
+        for event, callback in self._events:
+            self._shell.events.register(event, callback)
 
     def take_off(self) -> None:
         """Take all of it off, and the magics."""
         for members, ours in self._lists:
             if ours in members:
                 members.remove(ours)
-        for callback in self._events:
-            self._shell.events.unregister("pre_run_cell", callback)
+        for event, callback in self._events:
+            self._shell.events.unregister(event, callback)
         manager = self._shell.magics_manager
         for kind, names in self._magics.magics.items():
             for name in names:
                 manager.magics[kind].pop(name, None)
         manager.registry.pop(FairqMagics.__name__, None)
+
+
+def sweep_after_interrupt(result: ExecutionResult) -> None:
+    """Give back what an interrupted cell left open; a callback for ``post_run_cell``."""
+    if isinstance(result.error_in_exec, KeyboardInterrupt):
+        sweep()
 
 
 def _cell_surface(shell: InteractiveShell, pump: Callable[[], None] | None) -> Surface:

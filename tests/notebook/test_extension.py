@@ -104,6 +104,20 @@ def _until(reached: Callable[[], bool], seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
+def test_a_permit_that_an_interrupted_cell_left_open_is_given_back(shell: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        shell.run("import fairq_ipy as fairq; block = fairq.permit(); block.__enter__(); raise KeyboardInterrupt")
+    _until(lambda: fairq.snapshot().in_flight == 0)
+
+
+def test_a_permit_that_is_kept_from_cell_to_cell_survives_an_ordinary_error(shell: Any) -> None:
+    with pytest.raises(ValueError, match="mine"):
+        shell.run("import fairq_ipy as fairq; block = fairq.permit(); block.__enter__(); raise ValueError('mine')")
+    assert fairq.snapshot().in_flight == 1
+    shell.run("block.__exit__(None, None, None)")
+    _until(lambda: fairq.snapshot().in_flight == 0)
+
+
 def test_a_session_that_is_there_already_is_kept(shell: Any) -> None:
     shell.run("%unload_ext fairq_ipy")
     session = fairq.load()
