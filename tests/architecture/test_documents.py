@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fairq_ipy import policy
+
 
 @pytest.fixture(scope="module")
 def readme(root: Path) -> str:
@@ -59,6 +61,13 @@ def test_every_python_example_of_the_readme_compiles(readme):
     assert blocks
     for block in blocks:
         compile(block, "README.md", "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, as in a notebook
+
+
+def test_every_policy_of_the_readme_can_be_used(readme):
+    blocks = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert policy.loads(block, "README.md").endpoint.base_url
 
 
 def test_the_changelog_tells_of_the_present_version(root, project):
