@@ -71,8 +71,8 @@ examples: $(VENV)/.demo  ## run the notebooks again and save them with their out
 	@$(PY) examples/play.py --save examples/*.ipynb
 	@$(PY) -m fairq_ipy.cli demo --plot docs/demo.svg
 
-bench: $(VENV)/.test  ## measure against peers, side by side (some minutes)
-	@$(PY) -m benchmarks
+bench: $(VENV)/.test  ## measure against peers, side by side, some minutes (BENCH_ARGS="--quick")
+	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 clean:  ## remove all that make made
 	rm -rf $(VENV) $(VENV6) .coverage .coverage.* htmlcov dist build
