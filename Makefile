@@ -72,6 +72,7 @@ examples: $(VENV)/.demo  ## run the notebooks again and save them with their out
 	@$(PY) -m fairq_ipy.cli demo --plot docs/demo.svg
 
 bench: $(VENV)/.test  ## measure against peers, side by side, some minutes (BENCH_ARGS="--quick")
+	@$(PY) -m pip install -q priomesh-python >/dev/null 2>&1 || echo "priomesh does not install here: its lines say so"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 clean:  ## remove all that make made
