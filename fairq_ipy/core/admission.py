@@ -108,14 +108,14 @@ def _pick(queue: Queue, now: float) -> Lane | None:
     longest = -1.0
     kept = sooner = unmet = 0
     for level in queue.levels:
-        if level.listed:
+        if level.listed and free > kept - sooner:
             late = _late(queue, level, now)
-            may = found is None and free > unmet if late is None else late > longest and free > kept - sooner
+            may = found is None and free > unmet if late is None else late > longest
             lane = level.first(crowd) if may else None
             if lane is not None:
                 found = lane
                 longest = longest if late is None else late
-            elif late is None and kept - sooner < free <= unmet and now < level.guard_at:
+            elif late is None and free <= unmet and now < level.guard_at:
                 # Time alone will make it late, and the reserve then keeps it no longer.
                 queue.blocked_until = min(queue.blocked_until, level.guard_at)
         share = min(level.reserve, queue.open - 1 - kept)

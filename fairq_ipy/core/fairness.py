@@ -140,7 +140,13 @@ class Level:
         heap = self.heap
         heappush(heap, (lane.c, lane.last, lane.uid, lane))
         if len(heap) > _SLACK + 2 * self.listed:
-            heap[:] = [(each.c, each.last, each.uid, each) for each in self.lanes if each.listed]
+            # Over what stands in the heap, not over all lanes: who is idle costs nothing.
+            valid = {}
+            for line in heap:
+                c, last, _, each = line
+                if each.listed and each.c == c and each.last == last:
+                    valid[each] = line
+            heap[:] = valid.values()
             heapify(heap)
 
     def leave(self, lane: Lane) -> None:

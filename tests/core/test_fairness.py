@@ -7,8 +7,9 @@ from itertools import groupby
 
 import pytest
 
-from fairq_ipy.core.messages import Cancel, Pause, Progress, Ready, Resume, Unclaimed, WindowTurned
-from fairq_ipy.core.model import Backpressure, Budget, TenantPolicy
+from fairq_ipy.core.messages import Cancel, Pause, Progress, Ready, Resume, Settle, Submit, Unclaimed, WindowTurned
+from fairq_ipy.core.model import Backpressure, Budget, Receipt, TenantPolicy, Ticket
+from fairq_ipy.core.scheduler import Scheduler
 
 EXACT = {"prompt_tokens": 100, "max_tokens": 0}
 """A call whose cost is known beforehand."""
@@ -316,6 +317,25 @@ def test_a_refund_does_not_reach_behind_the_arrival_of_the_call_that_is_now_firs
     queue.tell(Cancel(early))
     queue.settle(big, prompt_tokens=0)
     assert longest_run(tenants(queue, queue.drain(prompt_tokens=100))[:18], "a") <= 2
+
+
+def test_whoever_is_idle_costs_nothing_per_call(rules):
+    class Untouchable(list):
+        def __iter__(self):
+            raise AssertionError("the lane of an idle tenant was looked at")
+
+    scheduler = Scheduler(rules(concurrency=1, queue=None), 0.0)
+    for number in range(50):
+        scheduler.handle(Submit(Ticket(number, f"idle {number}", 1, 100, 0)), 0.0)
+        scheduler.handle(Settle(number, Receipt("ok", 100)), 0.0)
+    (level,) = scheduler._queue.levels
+    level.lanes = Untouchable(level.lanes)
+    for number in range(50, 550):
+        scheduler.handle(Submit(Ticket(number, "ab"[number % 2], 1, 1000, 0)), 0.0)
+    for number in range(50, 550):
+        scheduler.handle(Settle(number, Receipt("ok", 1)), 0.0)
+        assert len(level.heap) < 100
+    assert scheduler.snapshot(0.0).completed == 550
 
 
 def test_a_refund_gives_back_the_turn_that_an_estimate_took(core):
