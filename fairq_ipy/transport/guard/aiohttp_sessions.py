@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -183,12 +184,17 @@ def _answer(module: ModuleType, session: Any, url: Any, head: Head) -> Any:
 
 
 class _Content:
-    """The content of a response, metered as its reader takes it; all else is the reader's that is behind it."""
+    """The content of a response, metered as it is taken; all else is that of the stream reader behind it.
+
+    The call is over when the last byte is here, whether or not somebody has taken it.
+    """
 
     def __init__(self, inner: Any, flow: Flow) -> None:
         self._inner = inner
         self._flow = flow
-        self._look()
+        self._over = False
+        here = weakref.WeakMethod(self._arrived)  # a response that is dropped shall be gone at once
+        inner.on_eof(lambda: (arrived := here()) and arrived())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -245,15 +251,16 @@ class _Content:
         return self._counted(chunk)
 
     def _counted(self, chunk: bytes) -> bytes:
-        if chunk:
+        if chunk and not self._over:
             self._flow.passed(chunk)
-        self._look()
         return chunk
 
-    def _look(self) -> None:
-        """See whether all of it has been taken."""
-        if self._inner.at_eof():
-            self._flow.finish(complete=True)
+    def _arrived(self) -> None:
+        """The last byte is here: count what nobody has taken yet."""
+        rest = b"".join(getattr(self._inner, "_buffer", ()))[getattr(self._inner, "_buffer_offset", 0) :]
+        self._counted(rest)
+        self._over = True
+        self._flow.finish(complete=True)
 
 
 class _Pieces:

@@ -106,8 +106,13 @@ class Guard:
         with self._lock:
             if self._watch.is_off():
                 return
-            known = {(patch.owner, patch.name) for patch in self._patches}
-            self._patches += [Patch(*seam) for seam in seams if seam[:2] not in known]
+            self._patches = [patch for patch in self._patches if not patch.gone]
+            known = {(patch.owner, patch.name): patch for patch in self._patches}
+            for owner, name, wrap in seams:
+                if (owner, name) in known:
+                    known[owner, name].wanted = True
+                else:
+                    self._patches.append(Patch(owner, name, wrap))
 
     def _take_off(self) -> None:
         self._late.end()

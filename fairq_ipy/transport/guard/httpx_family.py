@@ -6,6 +6,7 @@ answers is dealt with as for a transport that was handed to one of our clients (
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -54,6 +55,12 @@ class _Family:
         """Return what becomes of a POST to the endpoint's host; ``None`` when it is none of the guard's business."""
         return self._watch.judge(self._library.name, request.url.host, str(request.url), self._packages)
 
+    def _fate_elsewhere(self, request: Request) -> str | None:
+        """Return what becomes of it on a loop of another kind than asyncio's, which cannot wait for the queue."""
+        if self._watch.host.governs("POST", str(request.url)):
+            self._watch.out_of_reach(self._library.name, request.url.host, self._packages)
+        return None
+
     def _blocked(self, error: BypassBlockedError, request: Request) -> Response:
         """Return the refusal to SDKs that read it; raise it for all others."""
         if _SDK not in request.headers:
@@ -92,7 +99,7 @@ class _Family:
 
         async def met(transport: Transport, request: Request) -> Response:
             try:
-                fate = self._fate(request)
+                fate = self._fate(request) if _on_asyncio() else self._fate_elsewhere(request)
             except BypassBlockedError as error:
                 return self._blocked(error, request)
             if fate == "queued":
@@ -129,6 +136,10 @@ class _Family:
                 return await original(client, request, **settings)
 
         return send
+
+
+def _on_asyncio() -> bool:
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - exported for exactly this question
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def response_of(module: ModuleType, head: Head, url: str, *, preload: bool = Fal
     """Return a response of urllib3 that says what `head` says."""
     return module.HTTPResponse(
         io.BytesIO(head.body or b""),
-        headers=module.HTTPHeaderDict(plain_headers(head.headers)),
+        headers=module.response.HTTPHeaderDict(plain_headers(head.headers)),
         status=head.status,
         version=11,
         preload_content=preload,
@@ -208,7 +208,8 @@ class _Watching:
                     break
                 yield self._fairq_pass(chunk, decode_content)
         except GeneratorExit:
-            chunks.close()  # urllib3 closes the connection with it
+            with self._fairq_inside():
+                chunks.close()  # urllib3 closes the connection with it
             self._fairq_flow.finish(complete=False, left=True)
             raise
         self._fairq_flow.finish(complete=True)

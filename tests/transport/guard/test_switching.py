@@ -112,6 +112,34 @@ def test_two_sessions_side_by_side_queue_a_call_once(
     assert mock.arrivals == 1
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_sessions_leave_no_trace_in_whatever_order_they_are_closed(queue: Callable[..., Session], order):
+    before = attributes()
+    sessions = [queue(1), queue(1)]
+    for session in sessions:
+        session.guard.switch("route")
+    for number in order:
+        sessions[number].close()
+    assert attributes() == before
+
+
+def test_a_guard_that_another_one_took_off_with_it_goes_on_again(
+    sender: Sender, queue: Callable[..., Session], url: str
+):
+    before = attributes()
+    first, second = queue(1), queue(1)
+    first.guard.switch("route")
+    second.guard.switch("route")
+    first.guard.switch("off")
+    second.close()
+    assert attributes() == before
+    first.guard.switch("route")
+    assert sender.post(url, chat_body()).status == 200
+    assert settled(first).submitted == 1
+    first.close()
+    assert attributes() == before
+
+
 # ------------------------------------------------------------------------------------------------- others who do this
 
 
