@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 Unit: TypeAlias = Literal["requests", "messages", "tokens"]
 Per: TypeAlias = Literal["session", "minute", "hour", "day", "month"]
@@ -30,6 +30,11 @@ Reason: TypeAlias = Literal[
 
 LEVELS = range(10)
 """The level numbers that a policy or a caller may name; lower is sooner."""
+
+
+CREDIBLE: Final = 10**9
+"""The most tokens that one call can have used. A larger number is a mistake of whoever counted, and would drown the
+counts of all others: floats absorb what is 2**53 times smaller, and beyond 1e308 they end."""
 
 
 class Ticket(NamedTuple):
@@ -55,6 +60,14 @@ class Ticket(NamedTuple):
     model: str = ""
     max_wait: float | None = None
 
+    def credible(self) -> Ticket:
+        """Return it with counts that can be true."""
+        most = 0 if self.max_tokens is None else self.max_tokens
+        if max(self.prompt_tokens, most) <= CREDIBLE:
+            return self
+        limit = None if self.max_tokens is None else min(most, CREDIBLE)
+        return self._replace(prompt_tokens=min(self.prompt_tokens, CREDIBLE), max_tokens=limit)
+
 
 class Receipt(NamedTuple):
     """What an admitted call cost, told once when its last byte has come or its caller has gone.
@@ -77,6 +90,13 @@ class Receipt(NamedTuple):
     chars: int = 0
     acted: bool = False
     status: int | None = None
+
+    def credible(self) -> Receipt:
+        """Return it with counts that can be true."""
+        if max(self.prompt_tokens, self.output_tokens) <= CREDIBLE:
+            return self
+        prompt, output = min(self.prompt_tokens, CREDIBLE), min(self.output_tokens, CREDIBLE)
+        return self._replace(prompt_tokens=prompt, output_tokens=output, exact=False)
 
     @property
     def answered(self) -> bool:

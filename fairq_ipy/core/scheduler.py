@@ -51,7 +51,7 @@ from fairq_ipy.core.messages import (
     Warned,
     WindowTurned,
 )
-from fairq_ipy.core.model import Policy, Receipt, Stall
+from fairq_ipy.core.model import CREDIBLE, Policy, Receipt, Stall
 from fairq_ipy.core.queue import NEVER, Queue
 from fairq_ipy.core.roster import Tenant
 
@@ -142,7 +142,7 @@ class Scheduler:
 
     def _submit(self, event: Submit, now: float, effects: list[Effect]) -> None:
         queue = self._queue
-        ticket = event.ticket
+        ticket = event.ticket.credible()
         if ticket.id in queue.entries:
             self._reject_impossible(event)
         if queue.exclusive and not queue.policy.admits(ticket.tenant):
@@ -181,14 +181,15 @@ class Scheduler:
         entry = self._queue.entries.get(event.id)
         if entry is None or entry.state != "running":
             return
-        excess = event.output_tokens - entry.charged_output
+        produced = min(event.output_tokens, CREDIBLE)
+        excess = produced - entry.charged_output
         if excess > 0:
-            entry.charged_output = float(event.output_tokens)
+            entry.charged_output = float(produced)
             self._queue.correct(entry, entry.charged + self._queue.policy.output_weight * excess)
 
     def _settle(self, event: Settle, now: float, effects: list[Effect]) -> None:
         queue = self._queue
-        receipt = event.receipt
+        receipt = event.receipt.credible()
         entry = self._running(event.id)
         entry.move("settle")
         tenant = entry.lane.tenant

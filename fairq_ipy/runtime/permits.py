@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from fairq_ipy.core.model import Outcome, Receipt, Ticket
+from fairq_ipy.core.model import CREDIBLE, Outcome, Receipt, Ticket
 from fairq_ipy.errors import ConfigurationError
 from fairq_ipy.runtime.gate import Gate
 from fairq_ipy.runtime.holding import Holding, Offer
@@ -240,6 +240,7 @@ def _outcome(error: BaseException | None) -> Outcome:
 
 
 def _count(name: str, value: int) -> int:
-    if type(value) is not int or value < 0:
-        raise ConfigurationError(f"{name} is a whole number of 0 or more, not {value!r}")
+    if type(value) is not int or not 0 <= value <= CREDIBLE:
+        found = "a larger one" if type(value) is int and value > CREDIBLE else repr(value)
+        raise ConfigurationError(f"{name} is a whole number from 0 to {CREDIBLE:_}, not {found}")
     return value

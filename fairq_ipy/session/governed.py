@@ -27,15 +27,26 @@ class Governed:
     """Recognises the calls of one endpoint.
 
     Args:
-        base_url: its address, with or without a slash or ``/v1`` at its end.
+        base_url: its address, with or without a slash or ``/v1`` at its end; empty for none.
         paths: further governed paths below it.
     """
 
     def __init__(self, base_url: str, paths: tuple[str, ...] = ()) -> None:
-        parts = urlsplit(base_url)
-        self._origin = _origin(parts)
-        self._root = _path(parts).removesuffix("/v1")
-        self._calls = frozenset((*CALLS, *(path.strip("/") for path in paths)))
+        self._bases: dict[tuple[Origin, str], frozenset[str]] = {}
+        if base_url:
+            parts = urlsplit(base_url)
+            base = (_origin(parts), _path(parts).removesuffix("/v1"))
+            self._bases[base] = frozenset((*CALLS, *(path.strip("/") for path in paths)))
+
+    def followed_by(self, later: Governed) -> Governed:
+        """Return what recognises the calls of `later` too.
+
+        SDK clients keep the address that they were made with. Where a policy changes it, they still come through the
+        queue, instead of going past it unseen.
+        """
+        both = Governed("")
+        both._bases = {**self._bases, **later._bases}
+        return both
 
     def covers(self, method: str, url: str) -> bool:
         """Return whether that request passes the queue."""
@@ -43,15 +54,18 @@ class Governed:
             return False
         try:
             parts = urlsplit(url)
-            if _origin(parts) != self._origin:
-                return False
+            origin = _origin(parts)
         except ValueError:  # no URL, or no port
             return False
         path = _path(parts)
-        if not path.startswith(f"{self._root}/"):
-            return False
-        below = path[len(self._root) + 1 :]
-        return below in self._calls or below.removeprefix("v1/") in self._calls
+        return any(_is_call(path, root, calls) for (known, root), calls in self._bases.items() if known == origin)
+
+
+def _is_call(path: str, root: str, calls: frozenset[str]) -> bool:
+    if not path.startswith(f"{root}/"):
+        return False
+    below = path[len(root) + 1 :]
+    return below in calls or below.removeprefix("v1/") in calls
 
 
 def _path(parts: SplitResult) -> str:

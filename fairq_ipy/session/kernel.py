@@ -81,7 +81,7 @@ class Session:
         self._demo: Any = None
         self.chat: Any = None
         self._closed = False
-        self._governed = Governed(settings.endpoint.base_url, settings.endpoint.paths)
+        self._governed = self._addressed(settings)
         self.keeper = Keeper(settings.rules, source=_name(settings))
         self.keeper.on_effect = self._told
         self._calendar = calendar.Calendar(self.keeper)
@@ -143,7 +143,7 @@ class Session:
                 return
             mended, guarded = self.broken is not None, self.settings.guard
             self.settings, self.broken = settings, None
-            self._governed = Governed(settings.endpoint.base_url, settings.endpoint.paths)
+            self._governed = self._governed.followed_by(self._addressed(settings))
             keeper = self.keeper
             keeper.source = _name(settings)
             keeper.post(self._calendar.follow, zone, calendar.used(settings.rules))
@@ -206,10 +206,14 @@ class Session:
 
     def governs(self, method: str, url: str) -> bool:
         """Return whether that request is a call of the endpoint, which passes the queue."""
-        if self.settings.endpoint.base_url != "demo":
-            return self._governed.covers(method, url)
-        demo = self._demo
-        return demo is not None and Governed(demo.base_url, self.settings.endpoint.paths).covers(method, url)
+        return self._governed.covers(method, url)
+
+    def _addressed(self, settings: Settings) -> Governed:
+        """Return what recognises the calls of a policy's endpoint; nothing, before the built-in one was started."""
+        url: str = settings.endpoint.base_url
+        if url == "demo":
+            url = "" if self._demo is None else self._demo.base_url
+        return Governed(url, settings.endpoint.paths)
 
     def _demo_server(self) -> Any:  # noqa: ANN401 - a higher room, which this one knows by name only
         with self._lock:
@@ -218,6 +222,7 @@ class Session:
             if self._demo is None:
                 endpoint = importlib.import_module("fairq_ipy.demo.endpoint")
                 self._demo = endpoint.start(concurrency=self.settings.rules.limits.concurrency)
+                self._governed = self._governed.followed_by(self._addressed(self.settings))
             return self._demo
 
     # -------------------------------------------------------------------------------------------------------- who asks

@@ -22,7 +22,7 @@ from fairq_ipy.errors import ShutDownError, StreamReclaimedError
 from fairq_ipy.transport import refusals
 from fairq_ipy.transport.host import Request, Response
 from fairq_ipy.transport.meter import Meter
-from fairq_ipy.transport.redirects import MAX_HOPS, next_hop
+from fairq_ipy.transport.redirects import MAX_HOPS, next_hop, too_many
 from fairq_ipy.transport.sieve import Sieve
 
 if TYPE_CHECKING:
@@ -189,14 +189,14 @@ class Attempt:
     async def _follow(self, request: Request) -> Response:
         """Send `request`; go after redirects to the same origin that keep the method, within the slot that it has."""
         inner = self._exchange.inner
-        for _ in range(MAX_HOPS):
+        for _ in range(MAX_HOPS + 1):
             response = await inner.handle_async_request(request)
             hop = next_hop(request, response) if self._exchange.follow else None
             if hop is None:
                 return response
             await response.aclose()
             request = hop
-        return await inner.handle_async_request(request)
+        raise too_many(request)
 
     def _begin(self, response: Response) -> Head:
         headers: list[tuple[bytes, bytes]] = response.headers.raw

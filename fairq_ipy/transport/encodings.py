@@ -66,6 +66,8 @@ def _zlib(wbits: int) -> _Codec:
     state = zlib.decompressobj(wbits)
 
     def inflate(data: bytes) -> bytes:
+        if state.eof:  # what follows the end is not part of the document, and zlib would gather it
+            return b""
         parts = [state.decompress(data, _STEP)]
         size = len(parts[0])
         while state.unconsumed_tail and size <= MAX_INFLATED:

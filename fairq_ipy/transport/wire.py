@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
+from fairq_ipy.core.model import CREDIBLE
+
 __all__ = ["BYTES_PER_TOKEN", "MEDIA_TOKENS", "MESSAGE_TOKENS", "Asked", "count", "read", "tokens"]
 
 BYTES_PER_TOKEN: Final = 4
@@ -70,10 +72,10 @@ def tokens(size: int) -> int:
 
 
 def count(value: object) -> int | None:
-    """Return `value` when it is a count as JSON carries it, else ``None``; ``true`` and ``-1`` are none."""
+    """Return `value` when it is a count as JSON carries it, else ``None``; ``true``, ``-1`` and 1e308 are none."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= CREDIBLE else None
 
 
 def _messages(content: dict[str, Any]) -> int:

@@ -105,6 +105,18 @@ def test_a_session_governs_its_own_endpoint(session):
     assert not session.governs("POST", "http://127.0.0.1:10/v1/chat/completions")
 
 
+def test_clients_of_an_address_that_a_new_policy_left_still_come_through_the_queue(make_session, write):
+    session = make_session()
+    session.load(write(TEXT.replace("127.0.0.1:9", "127.0.0.1:10")))
+    assert session.governs("POST", "http://127.0.0.1:10/v1/chat/completions")
+    assert session.governs("POST", "http://127.0.0.1:9/v1/chat/completions")
+    assert not session.governs("POST", "http://127.0.0.1:11/v1/chat/completions")
+
+
+def test_no_address_covers_nothing():
+    assert not Governed("").covers("POST", "http://host/v1/chat/completions")
+
+
 # ------------------------------------------------------------------------------------------------------------- the key
 
 

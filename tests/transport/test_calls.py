@@ -15,6 +15,7 @@ from fairq_ipy.runtime.scope import tenant
 from fairq_ipy.session import Session
 from fairq_ipy.testing import ScriptedEndpoint, chat, embeddings, json_reply, plain, raw
 from fairq_ipy.transport import clients
+from fairq_ipy.transport.redirects import MAX_HOPS
 
 from .conftest import async_client, chat_body, run, settled
 
@@ -245,10 +246,31 @@ def test_a_redirect_within_the_endpoint_is_one_call_with_one_slot(
     assert session.snapshot().submitted == 1
 
 
-def test_redirects_without_end_are_the_clients_to_judge(mock: ScriptedEndpoint, queue: Queue, client: Client):
+def test_redirects_without_end_are_one_call_with_a_bound(
+    mock: ScriptedEndpoint, queue: Queue, client: Client, library: str
+):
+    session = queue()
     mock.always(json_reply({}, status=307, headers={"location": "/v1/chat/completions"}))
-    with pytest.raises(Exception, match=r"(?i)redirect"):
-        post(client(queue(), max_redirects=3), mock.base_url)
+    with pytest.raises(Exception, match=r"(?i)redirect") as raised:
+        post(client(session, library=library), mock.base_url)
+    assert type(raised.value).__name__ == "TooManyRedirects"
+    assert type(raised.value).__module__.split(".")[0] == library
+    assert mock.arrivals == MAX_HOPS + 1
+    assert settled(session).submitted == 1
+
+
+@pytest.mark.parametrize("absurd", [b"1" + 400 * b"0", b"1e308", b"-1", b"1e17"])
+def test_an_answer_with_an_absurd_usage_is_estimated_and_gives_its_slot_back(
+    mock: ScriptedEndpoint, queue: Queue, client: Client, absurd: bytes
+):
+    session = queue(concurrency=1)
+    body = b'{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":1,"completion_tokens":'
+    mock.always(raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + body + absurd + b"}}"))
+    for _ in range(3):
+        assert post(client(session), mock.base_url).status_code == 200
+    found = settled(session)
+    assert (found.in_flight, found.completed) == (0, 3)
+    assert found.tokens < 100
 
 
 def test_a_redirect_is_left_to_a_client_that_follows_none(mock: ScriptedEndpoint, queue: Queue, client: Client):

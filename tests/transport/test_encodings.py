@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+import tracemalloc
 from types import ModuleType
 from typing import Any
 
@@ -81,3 +83,15 @@ def test_what_unpacks_to_more_than_the_bound_is_lost(monkeypatch: pytest.MonkeyP
     assert decoder.feed(b"abc") == b"ABC"
     assert decoder.feed(b"d") == b""
     assert decoder.lost
+
+
+def test_what_follows_the_end_of_a_document_is_not_gathered():
+    decoder = encodings.decoder("gzip")
+    assert decoder is not None
+    assert decoder.feed(gzip.compress(b"{}")) == b"{}"
+    tracemalloc.start()
+    try:
+        assert [decoder.feed(b"x" * 65536) for _ in range(50)] == [b""] * 50
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000, "zlib keeps what it does not use"
+    finally:
+        tracemalloc.stop()
