@@ -24,7 +24,7 @@ NGINX = """\
 daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log logs/error.log warn;
 events {{ worker_connections 256; }}
 http {{
-  log_format status '$status'; access_log logs/access.log status;
+  log_format status '$request_method $status'; access_log logs/access.log status;
   client_body_temp_path tmp/b; proxy_temp_path tmp/p; fastcgi_temp_path tmp/f;
   uwsgi_temp_path tmp/u; scgi_temp_path tmp/s;
   limit_conn_zone $server_port zone=conc:1m; limit_conn_status 429;
@@ -52,8 +52,20 @@ class Gateway:
         self._log = log
 
     def statuses(self) -> Counter[int]:
-        """How often each HTTP status was answered, by the gateway's own account."""
-        return Counter(int(line) for line in self._log.read_text().split())
+        """How often each HTTP status was answered to a POST, by the gateway's own account, up to now.
+
+        A line is written after its client has the answer. They come in order, so that of a request made now ends it.
+        """
+        last = self._lines("OPTIONS")
+        httpx.options(self.base_url)
+        end = time.monotonic() + PATIENCE
+        while self._lines("OPTIONS") == last and time.monotonic() < end:
+            time.sleep(0.01)
+        assert self._lines("OPTIONS") > last, "the gateway keeps no account"
+        return Counter(int(line.split()[1]) for line in self._log.read_text().splitlines() if line.startswith("POST "))
+
+    def _lines(self, method: str) -> int:
+        return self._log.read_text().count(f"{method} ")
 
     @contextmanager
     def counting(self) -> Iterator[Counter[int]]:
