@@ -131,6 +131,8 @@ def _crowd(queue: Queue, now: float) -> Tenant | None:
     if headroom_for <= 0 or len(queue.busy) != 1:
         return None
     tenant = next(iter(queue.busy))
+    if not tenant.listed:
+        return None
     until = queue.presence.others_until(tenant, headroom_for, now)
     if until <= now:
         return None

@@ -51,7 +51,7 @@ def _blank(queue: Queue, name: str) -> TenantSnapshot:
 
 def _row(tenant: Tenant, now: float) -> TenantSnapshot:
     lanes = tenant.lanes.values()
-    oldest = min((lane.head().arrived for lane in lanes if lane.live), default=None)
+    heads = [lane.head() for lane in lanes if lane.live]
     return TenantSnapshot(
         queued=tenant.queued,
         in_flight=tenant.in_flight,
@@ -68,7 +68,7 @@ def _row(tenant: Tenant, now: float) -> TenantSnapshot:
         until=tenant.resumes_at(),
         budgets=tuple(meter.state() for meter in tenant.meters),
         last_wait=tenant.last_wait,
-        oldest_wait=None if oldest is None else now - oldest,
+        oldest_wait=max((head.waited + now - head.since for head in heads), default=None),
     )
 
 
@@ -113,7 +113,6 @@ def _reason(queue: Queue, entry: Entry, now: float) -> tuple[WaitsFor, float | N
     """Return the first thing on the way to a slot that keeps the ticket, and when that ends."""
     tenant = entry.lane.tenant
     own = tenant.rules.concurrency
-    turn = min((meter.resets_at for meter in tenant.meters if meter.resets_at is not None), default=None)
     until = None if queue.blocked_until == NEVER else queue.blocked_until
     held = queue.pressure.held_until
     obstacles: tuple[tuple[bool, WaitsFor, float | None], ...] = (
@@ -121,9 +120,19 @@ def _reason(queue: Queue, entry: Entry, now: float) -> tuple[WaitsFor, float | N
         (tenant.watch.stalled, "stalled", tenant.resumes_at()),
         (held > now, "hold", held),
         (entry.state == "dormant", "offer", None),
-        (entry.lane.parked, "budget", turn),
+        (entry.lane.parked, "budget", _turns_at(queue, entry.lane) if entry.lane.parked else None),
         (own is not None and tenant.in_flight >= own, "concurrency", None),
         (queue.blocked_by == "rate", "rate", until),
-        (queue.blocked_by == "headroom", "headroom", until),
+        (queue.blocked_by == "headroom" and tenant.in_flight > 0, "headroom", until),
     )
     return next(((why, when) for there, why, when in obstacles if there), ("slot", None))
+
+
+def _turns_at(queue: Queue, lane: Lane) -> float | None:
+    """Return when the last of the windows turns that keep a parked lane; ``None`` when that is not known."""
+    head = lane.head().ticket
+    most = queue.most(head)
+    meters = lane.tenant.meters
+    ends = [meter.resets_at for meter in meters if meter.verdict(meter.need(head, most)) == "exhausted"]
+    known = [end for end in ends if end is not None]
+    return max(known) if known and len(known) == len(ends) else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairq_ipy.core.messages import Cancel, Capacity, Hold, Pause, Place, TenantSnapshot, Unclaimed
-from fairq_ipy.core.model import Budget, Stall, TenantPolicy
+from fairq_ipy.core.messages import Cancel, Capacity, Hold, Pause, Place, TenantSnapshot, Unclaimed, WindowTurned
+from fairq_ipy.core.model import Budget, Level, Stall, TenantPolicy
 
 # ------------------------------------------------------------------------------------------------------------- snapshot
 
@@ -111,6 +111,15 @@ def test_the_longest_wait_is_shown_over_all_lanes(core):
     assert queue.of("b").oldest_wait is None
 
 
+def test_the_time_in_flight_is_no_waiting(core):
+    queue = core(concurrency=1)
+    queue.submit()
+    queue.now = 100.0
+    queue.backoff(1, 20.0)
+    queue.now = 103.0
+    assert queue.of("a").oldest_wait == 3.0
+
+
 def test_a_sleeping_ticket_counts_as_waiting(core):
     queue = core(concurrency=1)
     queue.tell(Unclaimed(queue.submit()))
@@ -208,6 +217,38 @@ def test_a_sleeping_ticket_waits_for_its_offer(core):
     number = queue.submit()
     queue.tell(Unclaimed(number))
     assert queue.scheduler.place(number, 0.0) == (0, "offer", None)
+
+
+def test_who_waits_for_a_budget_is_told_when_the_last_exhausted_window_turns(core):
+    budgets = (Budget("requests", 9, "minute"), Budget("requests", 1, "day"), Budget("messages", 1, "hour"))
+    queue = core(on_exhausted="wait", budgets=budgets)
+    for per, ends in (("minute", 60.0), ("hour", 3600.0), ("day", 86400.0)):
+        queue.tell(WindowTurned(per, ends))
+    queue.settle(queue.submit(messages=1))
+    number = queue.submit(messages=1)
+    assert queue.scheduler.place(number, 0.0) == (0, "budget", 86400.0)
+
+
+def test_who_waits_for_a_budget_whose_window_is_unknown_is_not_told_when(core):
+    queue = core(on_exhausted="wait", budgets=(Budget("requests", 1, "day"),))
+    queue.settle(queue.submit())
+    assert queue.scheduler.place(queue.submit(), 0.0) == (0, "budget", None)
+
+
+def test_who_waits_for_what_running_calls_give_back_is_not_told_when(core):
+    queue = core(concurrency=2, headroom_for=0, budgets=(Budget("tokens", 100, "day"),))
+    queue.tell(WindowTurned("day", 86400.0))
+    queue.submit(max_tokens=80)
+    assert queue.scheduler.place(queue.submit(max_tokens=60), 0.0) == (0, "budget", None)
+
+
+@pytest.mark.parametrize("crowding", [0, 1])
+def test_headroom_is_the_reason_of_nobody_but_who_crowds(core, crowding):
+    queue = core(concurrency=2, levels=(Level(1, "i", reserve=1), Level(2, "b")))
+    queue.submit_many(1 + crowding, "a", level=2)
+    number = queue.submit("b", level=2)
+    assert queue.scheduler.place(number, 0.0).why == "slot"
+    assert crowding or queue.picture.why_held == ""
 
 
 def test_the_first_obstacle_on_the_way_is_the_reason(core):

@@ -268,19 +268,13 @@ class Oracle(Account):
         assert not self.crowding(ticket.tenant, now, loosely=False), "it takes the last slot from another"
         assert self.in_time(call, now), "it goes too fast"
         free = self.open - len(self.running())
-        soonest = (
-            min(
-                head.ticket.level
-                for head in heads
-                if free > self.reserved(head.ticket.level)[0]
-                and not self.crowding(head.ticket.tenant, now, loosely=True)
-            )
-            if self.may_go(now, loosely=True)
-            else None
-        )
-        if ticket.level != soonest:
+        if not any(ticket.level == self.soonest(heads, free, loosely=loosely) for loosely in (False, True)):
             assert self.late(ticket.level, now, affordable=False), "a sooner level waits, or a slot is reserved"
             assert free > self.reserved(ticket.level)[1], "it takes a slot that is reserved"
+        may = [head for head in heads if not self.crowding(head.ticket.tenant, now, loosely=True)]
+        late = {head.ticket.level for head in may if free > self.reserved(head.ticket.level)[1]}
+        if any(self.late(level, now, affordable=True) for level in late):
+            assert self.late(ticket.level, now, affordable=False), "a level starves"
         call.state = "running"
         call.attempts += 1
         call.waited += now - call.since
@@ -294,6 +288,11 @@ class Oracle(Account):
         self.last_admitted[ticket.level] = now
         for budget, used, aside in self.budgets(ticket.tenant):
             assert used + aside <= budget.limit, "more than the budget is spoken for"
+
+    def soonest(self, heads: list[Call], free: int, *, loosely: bool) -> int | None:
+        """Return the soonest level that may take a slot on time."""
+        allowed = [head.ticket for head in heads if not self.crowding(head.ticket.tenant, self.now, loosely=loosely)]
+        return min((ticket.level for ticket in allowed if free > self.reserved(ticket.level)[0]), default=None)
 
     def on_refuse(self, effect: Refuse) -> None:
         call = self.calls[effect.id]
