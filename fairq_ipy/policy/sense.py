@@ -136,6 +136,8 @@ def _reserves(document: Document) -> Iterator[Remark]:
     levels = document.section("levels")
     reserves = {name: count(level.get("reserve", 0)) for name, level in levels.items()}
     hint = f"limits.concurrency is {slots}; together the levels may reserve up to {slots - 1}"
+    if slots == 1:
+        hint = "limits.concurrency is 1, and one slot cannot be kept free: leave `reserve` out"
     large = [name for name, reserve in reserves.items() if reserve >= slots]
     for name in large:
         yield Remark(("levels", name, "reserve"), "this leaves no slot to the levels after it", hint)

@@ -42,6 +42,11 @@ def test_a_reserve_of_the_last_level_takes_nothing_from_anybody(rules):
     assert [level.reserve for level in rules(text).levels] == [3, 3]
 
 
+def test_one_slot_cannot_be_kept_free(only):
+    finding = only("limits: {concurrency: 1}\nlevels: {a: {level: 1, reserve: 1}, b: {level: 2}}")
+    assert finding.hint == "limits.concurrency is 1, and one slot cannot be kept free: leave `reserve` out"
+
+
 def test_a_reserve_below_the_concurrency_is_accepted(rules):
     assert rules("levels: {a: {level: 1, reserve: 1}, b: {level: 2}}").levels[0].reserve == 1
 
