@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -20,8 +22,11 @@ from benchmarks.http_cost import QUESTION, endpoint
 from benchmarks.measure import PROCESS_CPU, Scale, collector_at_rest, ratio
 from benchmarks.rows import Line, Row, Target, micro, missing
 
-ASIDE = "http://localhost:{port}/v1/chat/completions"
-"""The same server by another name: a POST to a path that would be governed at the endpoint's."""
+ELSEWHERE = """
+version: 1
+endpoint: {base_url: "http://llm.example/v1"}
+guard: off
+"""
 
 PASSES = 5_000
 
@@ -32,8 +37,12 @@ Methods: TypeAlias = Mapping[str, Callable[..., Any]]
 def other_hosts(scale: Scale) -> Iterator[Line]:
     """Yield what a call to another host costs with the guard on, against the same call with the guard off."""
     calls = scale.of(100, 40)
-    with endpoint() as url:
-        aside = ASIDE.format(port=url.rpartition(":")[2].partition("/")[0])
+    with endpoint() as url, tempfile.TemporaryDirectory() as folder:
+        fairq.session().close()  # the endpoint of the policy is another host than the one that is called
+        policy = Path(folder) / "policy.yaml"
+        policy.write_text(ELSEWHERE, encoding="utf-8")
+        fairq.load(policy)
+        called = f"{url}/chat/completions"
         for library, plain, guards in (
             ("httpx", _httpx, _guards_of_httpx),
             ("requests", _requests, _guards_of_requests),
@@ -47,9 +56,9 @@ def other_hosts(scale: Scale) -> Iterator[Line]:
             for repetition in range(scale.repetitions + 1):
                 with collector_at_rest():
                     fairq.session().guard.switch("off")
-                    alone = plain(aside, calls)
+                    alone = plain(called, calls)
                     fairq.session().guard.switch("route")
-                    own = guards(aside)
+                    own = guards(called)
                 if repetition:
                     taken["plain"].append(alone)
                     taken["guard"].append(alone + own)

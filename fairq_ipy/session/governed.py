@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
+
+from fairq_ipy.transport.origin import Origin, origin_of
 
 __all__ = ["Governed"]
 
 CALLS: Final = ("chat/completions", "completions", "responses", "embeddings", "messages")
 """The paths below the endpoint's base whose POSTs make a model work."""
-
-PORTS: Final = {"http": 80, "https": 443}
-
-
-class Origin(NamedTuple):
-    """Whom a URL reaches, in one spelling."""
-
-    scheme: str
-    host: str
-    port: int | None
 
 
 class Governed:
@@ -29,14 +20,18 @@ class Governed:
     Args:
         base_url: its address, with or without a slash or ``/v1`` at its end; empty for none.
         paths: further governed paths below it.
+
+    Attributes:
+        origins: whom the calls go to.
     """
 
     def __init__(self, base_url: str, paths: tuple[str, ...] = ()) -> None:
         self._bases: dict[tuple[Origin, str], frozenset[str]] = {}
         if base_url:
             parts = urlsplit(base_url)
-            base = (_origin(parts), _path(parts).removesuffix("/v1"))
+            base = (origin_of(parts), _path(parts).removesuffix("/v1"))
             self._bases[base] = frozenset((*CALLS, *(path.strip("/") for path in paths)))
+        self.origins = frozenset(origin for origin, _ in self._bases)
 
     def followed_by(self, later: Governed) -> Governed:
         """Return what recognises the calls of `later` too.
@@ -46,6 +41,7 @@ class Governed:
         """
         both = Governed("")
         both._bases = {**self._bases, **later._bases}
+        both.origins = self.origins | later.origins
         return both
 
     def covers(self, method: str, url: str) -> bool:
@@ -54,7 +50,7 @@ class Governed:
             return False
         try:
             parts = urlsplit(url)
-            origin = _origin(parts)
+            origin = origin_of(parts)
         except ValueError:  # no URL, or no port
             return False
         path = _path(parts)
@@ -71,11 +67,3 @@ def _is_call(path: str, root: str, calls: frozenset[str]) -> bool:
 def _path(parts: SplitResult) -> str:
     """Return the path without a slash at its end, and with single ones inside."""
     return re.sub(r"/{2,}", "/", parts.path).rstrip("/")
-
-
-def _origin(parts: SplitResult) -> Origin:
-    scheme = parts.scheme.lower()
-    host = (parts.hostname or "").rstrip(".")
-    if ":" in host:
-        host = ipaddress.IPv6Address(host).compressed
-    return Origin(scheme, host, PORTS.get(scheme) if parts.port is None else parts.port)

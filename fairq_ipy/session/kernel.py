@@ -23,6 +23,7 @@ from fairq_ipy.runtime.scope import Identity
 from fairq_ipy.session.governed import Governed
 from fairq_ipy.session.watch import PolicyWatch
 from fairq_ipy.transport.guard import Bypassed, Guard
+from fairq_ipy.transport.origin import Origin
 
 __all__ = ["Bypassed", "Listener", "Notice", "PolicyBroken", "PolicyLoaded", "Session"]
 
@@ -199,10 +200,9 @@ class Session:
             raise ConfigurationError(f"the key in {variable} {problem}; set the variable again without it")
         return key
 
-    def address(self) -> str | None:
-        """Return the endpoint's address; ``None`` as long as the built-in endpoint has not been started."""
-        url = self.settings.endpoint.base_url
-        return url if url != "demo" else None if self._demo is None else str(self._demo.base_url)
+    def origins(self) -> frozenset[Origin]:
+        """Return whom governed calls go to: the endpoint, and those that were it before; empty before the demo runs."""
+        return self._governed.origins
 
     def governs(self, method: str, url: str) -> bool:
         """Return whether that request is a call of the endpoint, which passes the queue."""

@@ -17,8 +17,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from fairq_ipy.errors import BypassBlockedError
-from fairq_ipy.transport.guard.sightings import stands_on
-from fairq_ipy.transport.guard.watch import PORTS, Seam, Watch, plain
+from fairq_ipy.transport.guard.sightings import Sighting, stands_on
+from fairq_ipy.transport.guard.watch import Seam, Watch, plain
+from fairq_ipy.transport.origin import PORTS
 
 __all__ = ["seams"]
 
@@ -73,8 +74,8 @@ class _Sockets:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._known: tuple[str | None, frozenset[str] | None] = (None, None)
-        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        self._known: dict[str, frozenset[str]] = {}
+        self._waiting: dict[str, list[tuple[str, Sighting]]] = {}
 
     def connect(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method that connects."""
@@ -92,43 +93,42 @@ class _Sockets:
 
     def _look(self, address: tuple[Any, ...]) -> None:
         """Count a connection to the endpoint that none of the known libraries makes."""
-        url = self._watch.host.address()
-        if url is None:
+        names = [origin.host for origin in self._watch.host.origins() if origin.port == address[1]]
+        if not names or self._watch.is_ours() or stands_on(_MET):
             return
-        parts = urlsplit(url)
-        port = PORTS.get(parts.scheme) if parts.port is None else parts.port
-        if address[1] != port or self._watch.is_ours() or stands_on(_MET):
-            return
-        name, host = plain(parts.hostname or ""), plain(str(address[0]))
-        if host == name:
-            self._watch.out_of_reach("a socket", name, _SOCKETS)
-        elif not _is_address(name):
-            self._ask(name, host)
+        host = plain(str(address[0]))
+        if host in names:
+            self._watch.out_of_reach("a socket", host, _SOCKETS)
+        else:
+            for name in names:
+                if not _is_address(name):
+                    self._ask(name, host)
 
     def _ask(self, name: str, host: str) -> None:
         """Count it if that is one of the endpoint's addresses, as soon as they are known."""
-        at, addresses = self._known
-        if at == name and addresses is not None:
+        addresses = self._known.get(name)
+        if addresses is not None:
             if host in addresses:
                 self._watch.out_of_reach("a socket", name, _SOCKETS, sure=False)
             return
         sighting = self._watch.sighting("a socket", name, _SOCKETS, "out of reach")
-        self._waiting.append((host, lambda: self._watch.count(sighting)))
-        if at != name:
-            self._known = (name, None)
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            waiting = self._waiting[name] = []
             threading.Thread(target=self._resolve, args=(name,), name="fairq-resolve", daemon=True).start()
+        waiting.append((host, sighting))
 
     def _resolve(self, name: str) -> None:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except OSError:  # it will not be reached by that name either
             found = []
-        addresses = frozenset(plain(str(each[4][0])) for each in found)
-        self._known = (name, addresses)
-        while self._waiting:
-            host, count = self._waiting.pop()
+        addresses = self._known[name] = frozenset(plain(str(each[4][0])) for each in found)
+        waiting = self._waiting[name]
+        while waiting:
+            host, sighting = waiting.pop()
             if host in addresses:
-                count()
+                self._watch.count(sighting)
 
 
 def _is_address(name: str) -> bool:

@@ -6,11 +6,9 @@ on the keeper's thread, so that counting needs no lock, and a forked child canno
 
 from __future__ import annotations
 
-import ipaddress
 from _thread import get_ident
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
-from urllib.parse import urlsplit
 
 from fairq_ipy.errors import BypassBlockedError
 from fairq_ipy.policy.settings import GuardMode
@@ -18,9 +16,10 @@ from fairq_ipy.runtime.scope import current_lender
 from fairq_ipy.transport.guard.patches import Wrap
 from fairq_ipy.transport.guard.sightings import Bypassed, Fate, Seen, Sighting, caller
 from fairq_ipy.transport.host import Host
+from fairq_ipy.transport.origin import PORTS, Origin, plain_host
 from fairq_ipy.transport.passing import has_passed
 
-__all__ = ["GONE_BY", "PORTS", "Guarded", "Seam", "Watch", "plain"]
+__all__ = ["GONE_BY", "Guarded", "Seam", "Watch", "plain"]
 
 Seam: TypeAlias = tuple[type, str, Wrap]
 """A class, the name of its method, and what makes the new method of the old one."""
@@ -34,16 +33,14 @@ SIGHTINGS: Final = 500
 GONE_BY: Final[frozenset[Fate]] = frozenset({"let go", "out of reach"})
 """What became of calls that the queue did not see."""
 
-PORTS: Final = {"http": 80, "https": 443}
-
 _OTHERS: Final = "(others)"
 
 
 class Guarded(Host, Protocol):
     """The session, as far as the guard sees it."""
 
-    def address(self) -> str | None:
-        """Return the endpoint's URL; ``None`` as long as the built-in endpoint has not been started."""
+    def origins(self) -> frozenset[Origin]:
+        """Return whom governed calls go to."""
 
 
 class Watch:
@@ -62,7 +59,7 @@ class Watch:
         self.host = host
         self.mode: GuardMode = "off"
         self._tell = tell
-        self._near: tuple[str | None, dict[str, bool]] = (None, {})
+        self._near: tuple[frozenset[Origin], dict[str, bool]] = (frozenset(), {})
         self._books: dict[Sighting, int] = {}
 
     # ---------------------------------------------------------------------------------------------------- any thread
@@ -75,18 +72,17 @@ class Watch:
         """Return whether `host` may be the endpoint's; scheme, port and path are not looked at."""
         if self.mode == "off":
             return False
-        address = self.host.address()
-        if address is None:
-            return False
+        origins = self.host.origins()
         at, known = self._near
-        if at != address:
+        if at is not origins:
             known = {}
-            self._near = (address, known)
+            self._near = (origins, known)
         found = known.get(host)
         if found is None:
             if len(known) >= HOSTS:
                 known.clear()
-            found = known[host] = plain(host) == plain(urlsplit(address).hostname or "")
+            name = plain(host)
+            found = known[host] = any(name == origin.host for origin in origins)
         return found
 
     def judge(self, library: str, host: str, url: str, packages: frozenset[str]) -> Fate | None:
@@ -118,16 +114,7 @@ class Watch:
 
     def is_endpoint(self, scheme: str, host: str, port: int | None) -> bool:
         """Return whether that is the endpoint's origin."""
-        address = self.host.address()
-        if address is None:
-            return False
-        parts = urlsplit(address)
-        own = PORTS.get(parts.scheme) if parts.port is None else parts.port
-        return (scheme, plain(host), PORTS.get(scheme) if port is None else port) == (
-            parts.scheme,
-            plain(parts.hostname or ""),
-            own,
-        )
+        return Origin(scheme, plain(host), PORTS.get(scheme) if port is None else port) in self.host.origins()
 
     def out_of_reach(self, library: str, host: str, packages: frozenset[str], *, sure: bool = True) -> None:
         """Count a call or a connection to the endpoint that nothing can hold up.
@@ -159,7 +146,7 @@ class Watch:
 
     def sighting(self, library: str, host: str, packages: frozenset[str], fate: Fate) -> Sighting:
         """Return what a call is, as seen from the running code."""
-        return Sighting(library, plain(host), *caller(packages), fate)
+        return Sighting(library, host, *caller(packages), fate)
 
     def count(self, sighting: Sighting) -> None:
         """Count a call."""
@@ -189,11 +176,8 @@ class Watch:
 
 
 def plain(host: str) -> str:
-    """Return a host's name in one spelling."""
-    host = host.strip("[]").rstrip(".").lower()
-    if ":" not in host:
-        return host
+    """Return a host in the spelling of origins; what is none stays as it is."""
     try:
-        return ipaddress.IPv6Address(host.partition("%")[0]).compressed
+        return plain_host(host)
     except ValueError:
         return host

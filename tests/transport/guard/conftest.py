@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -111,14 +112,16 @@ class Urllib3(Sender):
         self.manager = urllib3.PoolManager(maxsize=8)
 
     def post(self, url: str, body: dict[str, Any], **headers: str) -> Got:
-        response = self.manager.request("POST", url, json=body, headers=headers, timeout=30, retries=2)
+        sent = {"body": json.dumps(body).encode(), "headers": {"content-type": "application/json", **headers}}
+        response = self.manager.request("POST", url, timeout=30, retries=2, **sent)
         return Got(response.status, _lower(response.headers), response.data, urllib3.HTTPResponse)
 
     def get(self, url: str) -> int:
         return int(self.manager.request("GET", url).status)
 
     def open(self, url: str, body: dict[str, Any]) -> Opened:
-        response = self.manager.request("POST", url, json=body, preload_content=False, timeout=30)
+        sent = json.dumps(body).encode()
+        response = self.manager.request("POST", url, body=sent, preload_content=False, timeout=30)
         pieces = response.stream()
         return Opened(response.status, lambda: next(pieces, b""), response.close)
 

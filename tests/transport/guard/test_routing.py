@@ -156,6 +156,14 @@ def test_inside_a_permit_a_call_uses_its_slot(sender: Sender, guarded: Guarded, 
     assert settled(session).submitted == 1
 
 
+def test_this_machine_by_any_of_its_names_is_the_same_endpoint(
+    sender: Sender, guarded: Guarded, mock: ScriptedEndpoint, url: str
+):
+    session = guarded(concurrency=1)
+    assert sender.post(url.replace("127.0.0.1", "localhost"), chat_body()).status == 200
+    assert settled(session).submitted == 1
+
+
 # ---------------------------------------------------------------------------------------------------------- who asks
 
 
@@ -326,7 +334,7 @@ def test_an_answer_outlives_the_session_in_which_it_was_asked_for(
     assert b"two" in opened.rest()
 
 
-def test_a_policy_that_names_another_endpoint_is_followed(
+def test_a_policy_that_names_another_endpoint_is_followed_and_clients_of_the_old_one_stay_in_the_queue(
     sender: Sender, guarded: Guarded, mock: ScriptedEndpoint, url: str
 ):
     session = guarded(concurrency=1)
@@ -336,4 +344,4 @@ def test_a_policy_that_names_another_endpoint_is_followed(
         session._adopt(moved, by_hand=True)
         sender.post(f"{other.base_url}/chat/completions", chat_body())
         sender.post(url, chat_body())
-        assert (settled(session).submitted, other.arrivals, mock.arrivals) == (1, 1, 1)
+        assert (settled(session).submitted, other.arrivals, mock.arrivals) == (2, 1, 1)
