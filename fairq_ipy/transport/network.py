@@ -20,6 +20,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeAlias, cast
 
 from fairq_ipy.transport.host import AsyncInner
+from fairq_ipy.transport.sockets import connected_socket
 
 __all__ = ["Backend", "Stream", "settle_in"]
 
@@ -65,17 +66,11 @@ class Backend:
         socket_options: Iterable[SocketOption] | None = None,
     ) -> Stream:
         """Open a connection to `host`, the first of its addresses that answers."""
-        return await self._opened(
-            asyncio.get_running_loop().create_connection(
-                lambda: Stream(self._core),
-                host,
-                port,
-                local_addr=None if local_address is None else (local_address, 0),
-                happy_eyeballs_delay=0.25,
-            ),
-            timeout,
-            socket_options,
-        )
+        return await self._opened(self._connection(host, port, local_address), timeout, socket_options)
+
+    async def _connection(self, host: str, port: int, local: str | None) -> tuple[asyncio.Transport, Stream]:
+        made = await connected_socket(host, port, local)
+        return await asyncio.get_running_loop().create_connection(lambda: Stream(self._core), sock=made)
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[SocketOption] | None = None
