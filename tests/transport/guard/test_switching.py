@@ -295,7 +295,7 @@ module = importlib.import_module(name)
         ("httpx", "module.post(url + '/chat/completions', json={})"),
         ("httpx2", "module.post(url + '/chat/completions', json={})"),
         ("requests", "module.post(url + '/chat/completions', json={}, timeout=9)"),
-        ("urllib3", "module.request('POST', url + '/chat/completions', json={})"),
+        ("urllib3", "module.PoolManager().request('POST', url + '/chat/completions', body=b'{}')"),
     ],
 )
 def test_a_library_that_is_imported_later_is_seen(mock: ScriptedEndpoint, name: str, ask: str):

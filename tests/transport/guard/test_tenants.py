@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -154,7 +155,7 @@ def test_the_retries_of_urllib3_do_not_either(session: Session, mock: ScriptedEn
         client.mount("http://", requests.adapters.HTTPAdapter(max_retries=eager))
         assert client.post(url, json=chat_body(), timeout=30).status_code == 429
     with urllib3.PoolManager(retries=eager) as manager:
-        assert manager.request("POST", url, json=chat_body()).status == 429
+        assert manager.request("POST", url, body=json.dumps(chat_body()).encode()).status == 429
     assert mock.arrivals == 2 * (session.settings.rules.backpressure.retries + 1)
     assert settled(session).submitted == 2
 
@@ -165,7 +166,7 @@ def test_what_else_urllib3_retries_it_still_does_within_one_call(session: Sessio
     eager = urllib3.Retry(total=3, status_forcelist=[500], allowed_methods=None, backoff_factor=0)
     mock.reply(error(500), error(500))
     with urllib3.PoolManager(retries=eager) as manager:
-        assert manager.request("POST", url, json=chat_body()).status == 200
+        assert manager.request("POST", url, body=json.dumps(chat_body()).encode()).status == 200
     assert (mock.arrivals, settled(session).submitted) == (3, 1)
 
 
