@@ -42,7 +42,9 @@ def test_every_extra_of_the_readme_exists(project, readme):
     assert named <= set(project["optional-dependencies"])
 
 
-@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", "docs/policy.md", "docs/how-it-decides.md", "docs/guard.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CHANGELOG.md", "docs/policy.md", "docs/how-it-decides.md", "docs/guard.md"]
+)
 def test_every_link_to_a_file_leads_to_one(root, document):
     text = (root / document).read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|(?:src|href)=\"([^\"#]+)", text)
