@@ -1,13 +1,16 @@
-"""Loops that are busy, and loops that are closed, under calls of aiohttp that wait."""
+"""Loops that are busy, loops that are closed, and threads that are interrupted, under calls that wait."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import threading
 import time
 from collections.abc import Callable
 
 import aiohttp
+import httpx
 import pytest
 import requests
 
@@ -15,7 +18,7 @@ from fairq_ipy.session import Session
 from fairq_ipy.testing import ScriptedEndpoint
 
 from ..conftest import chat_body, run, settled  # noqa: TID252 - the tests of a room are no installed package
-from .conftest import in_threads
+from .conftest import ON_THREADS, Guarded, Sender, in_threads
 
 
 @pytest.fixture
@@ -73,3 +76,29 @@ def test_a_loop_that_is_closed_under_its_waiter_swallows_no_slot(session: Sessio
     gc.collect()
     settled(session)
     assert mock.arrivals == 2
+
+
+@pytest.mark.parametrize("sender", ON_THREADS, indirect=True)
+def test_an_interrupt_ends_the_wait_at_once_and_leaves_nothing_behind(
+    sender: Sender, guarded: Guarded, mock: ScriptedEndpoint, url: str
+):
+    session = guarded()
+    mock.hold()
+    with in_threads(lambda: httpx.post(url, json=chat_body(), timeout=30), 1) as calls:
+        mock.wait_for(held=1)
+
+        def strike() -> None:
+            assert any(session.snapshot().queued == 1 for _ in range(5000))
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        striking = threading.Thread(target=strike)
+        striking.start()
+        with pytest.raises(KeyboardInterrupt):
+            sender.post(url, chat_body())
+        striking.join()
+        assert any(session.snapshot().queued == 0 for _ in range(5000))
+        mock.release()
+    assert calls[0].result().status_code == 200
+    assert mock.arrivals == 1
+    assert sender.post(url, chat_body()).status == 200
+    settled(session)
