@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -87,9 +86,11 @@ def choose(name: LibraryName = "auto") -> Library:
 
 
 def _major(distribution: str) -> int:
+    from importlib import metadata  # a tenth of a second on a slow machine, and only this wants it
+
     try:
-        version = importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+        version = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return 0
     major = version.partition(".")[0]
     return int(major) if major.isdecimal() else 0
