@@ -178,9 +178,10 @@ def test_mounts_of_the_user_are_used_and_governed(mock: ScriptedEndpoint, queue:
 
 def test_certificates_are_checked_as_the_user_says(queue: Queue, library: str):
     session = queue()
-    with warnings.catch_warnings(), pytest.raises(OSError, match=r"No such file|invalid path"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # httpx from 0.28 on would rather have a context
-        clients.http_client(session, library=library, verify=str(__file__) + ".missing")
+        with pytest.raises(OSError, match=r"No such file|invalid path"):
+            clients.http_client(session, library=library, verify=str(__file__) + ".missing")
     with clients.http_client(session, library=library, verify=False) as made:
         context = made._transport._pool.inner(session.keeper)._pool._ssl_context
         assert context.verify_mode is ssl.CERT_NONE
