@@ -177,6 +177,7 @@ def policy(settings: Settings) -> Document:
         "headroom": f"for {seconds(rules.headroom_for)}" if rules.headroom_for else "off",
         "without a tenant": rules.default_tenant or "refused",
         "tenants not named": "allowed" if rules.unknown_tenants == "allow" else "refused",
+        "clients not ours": settings.guard,
     }
     table = Table(("rule", "value"), tuple((name, value) for name, value in facts.items() if value is not None))
     rows = [
