@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
+import pickle
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,9 +18,11 @@ import pytest
 from fairq_ipy import policy
 from fairq_ipy.core.messages import Snapshot
 from fairq_ipy.core.model import Backpressure, Limits
+from fairq_ipy.errors import EndpointError
 from fairq_ipy.session import Session
 from fairq_ipy.testing import ScriptedEndpoint
-from fairq_ipy.transport import clients
+from fairq_ipy.transport import chat, clients
+from fairq_ipy.transport.chat import Answer, aask, ask
 
 CONTEXT = ssl.create_default_context()
 """Certificates are read once for all tests: that takes longer than most of them."""
@@ -102,3 +107,25 @@ def run(coroutine: Any) -> Any:
         left = asyncio.all_tasks(runner.get_loop())
         assert not left
         return result
+
+
+def in_a_task(session: Session, *args: Any, **options: Any) -> Answer:
+    return run(aask(session, *args, **options))
+
+
+@pytest.fixture(params=[ask, in_a_task], ids=["ask", "aask"])
+def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    """Both ways to ask."""
+    monkeypatch.setattr(chat, "http_client", partial(clients.http_client, verify=CONTEXT))
+    monkeypatch.setattr(chat, "async_http_client", partial(clients.async_http_client, verify=CONTEXT))
+    return request.param  # type: ignore[no-any-return]
+
+
+def failure(asked: Callable[..., Answer], session: Session, *args: Any, **options: Any) -> EndpointError:
+    """Return the error that a question ends in, once it is known to survive being copied and sent."""
+    with pytest.raises(EndpointError) as caught:
+        asked(session, *args or ("hello",), **options)
+    problem = caught.value
+    for twin in (copy.copy(problem), pickle.loads(pickle.dumps(problem))):
+        assert (str(twin), vars(twin)) == (str(problem), vars(problem))
+    return problem
