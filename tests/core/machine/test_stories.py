@@ -288,4 +288,4 @@ class Story(RuleBasedStateMachine):
 
 
 def test_every_story_keeps_every_promise():
-    run_state_machine_as_test(Story, settings=settings(stateful_step_count=60))
+    run_state_machine_as_test(Story, settings=settings(stateful_step_count=40))
