@@ -109,7 +109,7 @@ def _pick(queue: Queue, now: float) -> Lane | None:
     kept = sooner = unmet = 0
     for level in queue.levels:
         if level.listed and free > kept - sooner:
-            late = _late(queue, level, now)
+            late = _late(queue, level, now) if now >= level.guard_at else None
             may = found is None and free > unmet if late is None else late > longest
             lane = level.first(crowd) if may else None
             if lane is not None:
@@ -118,10 +118,11 @@ def _pick(queue: Queue, now: float) -> Lane | None:
             elif late is None and free <= unmet and now < level.guard_at:
                 # Time alone will make it late, and the reserve then keeps it no longer.
                 queue.blocked_until = min(queue.blocked_until, level.guard_at)
-        share = min(level.reserve, queue.open - 1 - kept)
-        kept += share
         sooner += level.in_flight
-        unmet += max(0, share - level.in_flight)
+        if level.reserve:
+            share = min(level.reserve, queue.open - 1 - kept)
+            kept += share
+            unmet += max(0, share - level.in_flight)
     return found
 
 
@@ -143,7 +144,7 @@ def _crowd(queue: Queue, now: float) -> Tenant | None:
 def _late(queue: Queue, level: Level, now: float) -> float | None:
     """Return how long a level waits for an admission that the starvation guard owes it; ``None`` when it owes none."""
     starve_after = queue.policy.starve_after
-    if starve_after is None or now < level.guard_at:
+    if starve_after is None:
         return None
     since = max(level.starving_since(), level.last_admitted)
     level.guard_at = since + starve_after

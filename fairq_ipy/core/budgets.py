@@ -81,7 +81,7 @@ def tightest(all_meters: tuple[Meter, ...], ticket: Ticket, tokens: int) -> tupl
     found: Meter | None = None
     for meter in all_meters:
         verdict = meter.verdict(meter.need(ticket, tokens))
-        if _HARDNESS[verdict] > _HARDNESS[hardest]:
+        if verdict != "fits" and _HARDNESS[verdict] > _HARDNESS[hardest]:
             hardest, found = verdict, meter
     return hardest, found
 
